@@ -1,0 +1,441 @@
+/**
+ * What the model never sees: how a tool may be scheduled, as annotations on an `effect/ai` tool.
+ *
+ * Each policy is a `Context.Reference` whose default is the careful choice: a tool that says nothing is a **write of
+ * unknown reach**, not repeatable-safe, without an idempotency key, on no backend, with ten seconds to run and sixty to
+ * wait. Forgetting a policy costs speed, never correctness.
+ *
+ * `Tool.Readonly` makes a tool a read. `Tool.Destructive` and `Tool.Idempotent` are hints, often from elsewhere (an MCP
+ * server), so they never relax anything: what makes a write interruptible or safe to try again is a key that its
+ * backend honours, said with {@link forward}.
+ *
+ * @since 0.1.0
+ */
+import type * as Tool from "effect/ai/Tool"
+import * as AiTool from "effect/ai/Tool"
+import * as Context from "effect/Context"
+import * as Duration from "effect/Duration"
+import type * as Types from "effect/Types"
+import * as TurnError from "./TurnError.ts"
+
+/**
+ * Whether a call may change something.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export type Access = "read" | "write"
+
+/**
+ * A limit in time: any `Duration.Input` from one millisecond to 2^31-1, or the word `"infinite"`.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export type Limit = Duration.Input | "infinite"
+
+/**
+ * Where a call stands: its place in its turn, and the provider's id as a label.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface Place {
+  readonly turn: string
+  readonly position: number
+  readonly id: string
+}
+
+/**
+ * How a tool's failures are classed.
+ *
+ * **Details**
+ *
+ * - `noEffect`: true for a failure which says that certainly nothing was changed. Default: no failure does.
+ * - `transient`: true for a failure after which the same call may succeed. Default: no failure is.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface Failures<in Failure> {
+  readonly noEffect?: ((failure: Failure) => boolean) | undefined
+  readonly transient?: ((failure: Failure) => boolean) | undefined
+}
+
+/**
+ * Whether invented arguments are looked for (rule R8): everywhere, nowhere, or everywhere but in the named arguments.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export type Placeholders = "detect" | "off" | { readonly literal: ReadonlyArray<string> }
+
+/**
+ * The class of a backend, as {@link on} takes it. `Backend.Service` and `Backend.TenantService` make one.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface BackendKey<in out Self, in out Shape, out Requirements> extends Context.Key<Self, Shape> {
+  readonly backend: { readonly requirements: Types.Covariant<Requirements> }
+}
+
+const reference = <A>(name: string, value: A) =>
+  Context.Reference<A>(`effect-turn/ToolPolicy/${name}`, { defaultValue: () => value })
+
+/**
+ * The access that was said, `undefined` when `Tool.Readonly` decides.
+ *
+ * @category annotations
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const AccessAnnotation = reference<Access | undefined>("Access", undefined)
+
+/**
+ * The function from decoded parameters to resource keys; `undefined` is unknown reach.
+ *
+ * @category annotations
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const KeysAnnotation = reference<((params: any) => ReadonlyArray<string>) | undefined>("Keys", undefined)
+
+/**
+ * The backend whose permits a call takes.
+ *
+ * @category annotations
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const BackendAnnotation = reference<BackendKey<any, any, any> | undefined>("Backend", undefined)
+
+/**
+ * How long a handler may run, in milliseconds. Default: 10,000.
+ *
+ * @category annotations
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const TimeoutAnnotation = reference<number>("Timeout", 10_000)
+
+/**
+ * How long a call may wait for keys, permits and rate together, in milliseconds. Default: 60,000.
+ *
+ * @category annotations
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const WaitTimeoutAnnotation = reference<number>("WaitTimeout", 60_000)
+
+/**
+ * How long a handler may be silent between progress notes, in milliseconds. Default: for ever.
+ *
+ * @category annotations
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const IdleTimeoutAnnotation = reference<number>("IdleTimeout", Infinity)
+
+/**
+ * The idempotency key that is handed to the backend; `undefined` when there is none.
+ *
+ * @category annotations
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const ForwardAnnotation = reference<((params: any, place: Place) => string) | undefined>("Forward", undefined)
+
+/**
+ * Whether identical calls of this tool are each meant for themselves.
+ *
+ * @category annotations
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const RepeatableAnnotation = reference<boolean>("Repeatable", false)
+
+/**
+ * Where invented arguments are looked for.
+ *
+ * @category annotations
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const PlaceholdersAnnotation = reference<Placeholders>("Placeholders", "detect")
+
+/**
+ * How the tool's failures are classed.
+ *
+ * @category annotations
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const FailuresAnnotation = reference<Failures<any>>("Failures", {})
+
+const annotate = <T extends Tool.Any, I, S>(tool: T, key: Context.Key<I, S>, value: S): T =>
+  tool.annotate(key, value) as T
+
+/** Milliseconds of a limit, or a thrown {@link TurnError.TurnError} that names its owner.
+ *
+ * @internal
+ */
+export const limitMillis = (owner: string, limit: string, input: unknown): number => {
+  if (input === "infinite") return Infinity
+  const refuse = () =>
+    TurnError.make(
+      new TurnError.InvalidLimit({
+        owner,
+        limit,
+        expected: "a duration from 1 to 2147483647 ms, or \"infinite\"",
+        received: Duration.isDuration(input) ? `${Duration.toMillis(input)} ms` : TurnError.show(input)
+      })
+    )
+  let millis: number
+  try {
+    millis = Duration.toMillis(Duration.fromInputUnsafe(input as Duration.Input))
+  } catch {
+    throw refuse()
+  }
+  if (!(millis >= 1 && millis <= 2_147_483_647)) throw refuse()
+  return millis
+}
+
+type KeysOption<T> = {
+  /** From decoded parameters to resource keys. Absent: unknown reach. An empty list: touches nothing shared. */
+  readonly keys?: ((params: Tool.Parameters<T>) => ReadonlyArray<string>) | undefined
+}
+
+const withAccess = (access: Access) => <T extends Tool.Any>(options?: KeysOption<T>) => (tool: T): T => {
+  const said = annotate(tool, AccessAnnotation, access)
+  return options?.keys === undefined ? said : annotate(said, KeysAnnotation, options.keys)
+}
+
+/**
+ * Says that a tool only reads, and what it reads.
+ *
+ * **Details**
+ *
+ * Reads never conflict with each other. A read with keys waits for earlier writes of those keys; without keys it waits
+ * for every earlier write.
+ *
+ * **Example** (A read of one hotel)
+ *
+ * ```ts import.meta.vitest
+ * import { pipe, Schema } from "effect"
+ * import { Tool } from "effect/ai"
+ * import { ToolPolicy } from "effect-turn"
+ *
+ * const GetHotel = pipe(
+ *   Tool.make("get_hotel", { parameters: Schema.Struct({ hotelId: Schema.String }) }),
+ *   ToolPolicy.read({ keys: ({ hotelId }) => [`hotel:${hotelId}`] })
+ * )
+ * const access = ToolPolicy.get(GetHotel).access // => "read"
+ * ```
+ *
+ * @category combinators
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const read: <T extends Tool.Any>(options?: KeysOption<T>) => (tool: T) => T = withAccess("read")
+
+/**
+ * Says that a tool writes, and what it writes.
+ *
+ * **Details**
+ *
+ * A write waits for every earlier call of the turn that shares a key with it, and later ones wait for it. Once started it
+ * is not interrupted, by siblings, by its timeout or from above, unless {@link forward} gives it a key (rule R20).
+ *
+ * @category combinators
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const write: <T extends Tool.Any>(options?: KeysOption<T>) => (tool: T) => T = withAccess("write")
+
+/**
+ * Names the resources that a call touches, from its decoded parameters.
+ *
+ * **Details**
+ *
+ * Keys may be paths: `file:/a` covers `file:/a/b`; `.`, `..` and doubled slashes are resolved. `[]` touches nothing
+ * shared. A function that throws, or gives anything but a list of strings, makes its call a `defect` that is not run.
+ *
+ * @category combinators
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const keys = <T extends Tool.Any>(of: (params: Tool.Parameters<T>) => ReadonlyArray<string>) => (tool: T): T =>
+  annotate(tool, KeysAnnotation, of)
+
+/**
+ * Puts a tool on a backend: each run takes one of its permits.
+ *
+ * **Details**
+ *
+ * The backend, and the tenant where it keeps shares per tenant, become requirements of the tool: leaving the layer out
+ * does not compile. A call takes its permit last, after its keys, and keeps it until its work has really ended.
+ *
+ * @category combinators
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const on = <Self, Shape, Requirements>(backend: BackendKey<Self, Shape, Requirements>) =>
+<
+  const Name extends string,
+  Config extends {
+    readonly parameters: any
+    readonly success: any
+    readonly failure: any
+    readonly failureMode: Tool.FailureMode
+  },
+  R
+>(
+  tool: Tool.Tool<Name, Config, R>
+): Tool.Tool<Name, Config, R | Self | Requirements> =>
+  (tool as Tool.Tool<Name, Config, R>).addDependency(backend).annotate(BackendAnnotation, backend) as any
+
+/**
+ * Limits how long a handler may run, per attempt, from its start. Default: 10 seconds.
+ *
+ * **Details**
+ *
+ * A read is interrupted and answered `timeout` / `handler`. A write without a key is not: it is overdue, its true outcome
+ * is awaited within the turn's grace, and an event says so.
+ *
+ * @category combinators
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const timeout = (limit: Limit) => <T extends Tool.Any>(tool: T): T =>
+  annotate(tool, TimeoutAnnotation, limitMillis(`tool "${tool.name}"`, "timeout", limit))
+
+/**
+ * Limits how long a call may wait for keys, permits and rate together. Default: 60 seconds.
+ *
+ * @category combinators
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const waitTimeout = (limit: Limit) => <T extends Tool.Any>(tool: T): T =>
+  annotate(tool, WaitTimeoutAnnotation, limitMillis(`tool "${tool.name}"`, "waitTimeout", limit))
+
+/**
+ * Limits how long a handler may be silent between two progress notes (`context.preliminary`). Default: no limit.
+ *
+ * @category combinators
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const idleTimeout = (limit: Limit) => <T extends Tool.Any>(tool: T): T =>
+  annotate(tool, IdleTimeoutAnnotation, limitMillis(`tool "${tool.name}"`, "idleTimeout", limit))
+
+/**
+ * Gives a write an idempotency key that its backend honours.
+ *
+ * **Details**
+ *
+ * The handler reads the key from `TurnContext.CurrentCall` and hands it on. Such a write may be interrupted, and may be
+ * tried again: the backend counts one effect a key. There is no default key, since two honest identical purchases are not
+ * a repetition.
+ *
+ * @category combinators
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const forward =
+  <T extends Tool.Any>(key: (params: Tool.Parameters<T>, place: Place) => string) => (tool: T): T =>
+    annotate(tool, ForwardAnnotation, key)
+
+/**
+ * Says that identical calls are each meant for themselves: they are never merged (rule R9).
+ *
+ * @category combinators
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const repeatable = <T extends Tool.Any>(tool: T): T => annotate(tool, RepeatableAnnotation, true)
+
+/**
+ * Says where invented arguments are looked for. Default: `"detect"`, everywhere.
+ *
+ * @category combinators
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const placeholders = (placeholders: Placeholders) => <T extends Tool.Any>(tool: T): T =>
+  annotate(tool, PlaceholdersAnnotation, placeholders)
+
+/**
+ * Classes a tool's failures: which certainly changed nothing, and which may pass when tried again.
+ *
+ * **Details**
+ *
+ * A classifier that throws classes its failure in the careful way: effect unknown, not transient.
+ *
+ * @category combinators
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const failures = <T extends Tool.Any>(failures: Failures<Tool.Failure<T>>) => (tool: T): T =>
+  annotate(tool, FailuresAnnotation, failures)
+
+/**
+ * All policies of a tool, with their defaults.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface ToolPolicy {
+  readonly access: Access
+  readonly keys: ((params: any) => ReadonlyArray<string>) | undefined
+  readonly backend: BackendKey<any, any, any> | undefined
+  readonly timeout: number
+  readonly waitTimeout: number
+  readonly idleTimeout: number
+  readonly forward: ((params: any, place: Place) => string) | undefined
+  readonly repeatable: boolean
+  readonly placeholders: Placeholders
+  readonly failures: Failures<any>
+  /** Whether a run may be interrupted after its start: reads, and writes with a forwarded key. */
+  readonly interruptible: boolean
+}
+
+const cache = new WeakMap<object, ToolPolicy>()
+
+/**
+ * Reads all policies of a tool, defaults included. Times are in milliseconds, `Infinity` for none.
+ *
+ * @category getters
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const get = (tool: Tool.Any): ToolPolicy => {
+  const known = cache.get(tool)
+  if (known !== undefined) return known
+  const a = tool.annotations
+  const access = Context.get(a, AccessAnnotation) ?? (Context.get(a, AiTool.Readonly) ? "read" : "write")
+  const forward = Context.get(a, ForwardAnnotation)
+  const policy: ToolPolicy = {
+    access,
+    keys: Context.get(a, KeysAnnotation),
+    backend: Context.get(a, BackendAnnotation),
+    timeout: Context.get(a, TimeoutAnnotation),
+    waitTimeout: Context.get(a, WaitTimeoutAnnotation),
+    idleTimeout: Context.get(a, IdleTimeoutAnnotation),
+    forward,
+    repeatable: Context.get(a, RepeatableAnnotation),
+    placeholders: Context.get(a, PlaceholdersAnnotation),
+    failures: Context.get(a, FailuresAnnotation),
+    interruptible: access === "read" || forward !== undefined
+  }
+  cache.set(tool, policy)
+  return policy
+}

@@ -1,0 +1,164 @@
+/**
+ * The vocabulary of what happens in a turn: plain data, noun-verb. Spans, metrics, reports and progress lines are folds of
+ * these events; nothing in a turn waits for whoever reads them (rule R33).
+ *
+ * @since 0.1.0
+ */
+import type * as Outcome from "./Outcome.ts"
+
+/**
+ * What all events have: the time in milliseconds of the turn's clock, and the turn's id.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface Base {
+  readonly at: number
+  readonly turn: string
+}
+
+/**
+ * What all events of a call have.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface OfCall extends Base {
+  readonly position: number
+  readonly id: string
+  readonly tool: string
+}
+
+/**
+ * The list of calls was taken in and planned.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface TurnStarted extends Base {
+  readonly _tag: "TurnStarted"
+  readonly calls: number
+}
+
+/**
+ * A call waits. `for` names the causes: earlier calls, the turn's own limit, a backend's permit.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface CallQueued extends OfCall {
+  readonly _tag: "CallQueued"
+  readonly for: "keys" | "permit"
+  readonly backend: string | undefined
+}
+
+/**
+ * A handler was started. `waited` is how long the call waited, by cause, in milliseconds.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface CallStarted extends OfCall {
+  readonly _tag: "CallStarted"
+  readonly attempt: number
+  readonly backend: string | undefined
+  readonly waited: { readonly keys: number; readonly permit: number }
+}
+
+/**
+ * A handler reported a preliminary result.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface CallProgressed extends OfCall {
+  readonly _tag: "CallProgressed"
+  readonly result: unknown
+}
+
+/**
+ * A clock ran out over a write that is not interrupted: it is awaited (rule R20).
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface CallOverdue extends OfCall {
+  readonly _tag: "CallOverdue"
+  readonly clock: "timeout" | "idleTimeout"
+}
+
+/**
+ * A call got its one answer.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface CallEnded extends OfCall {
+  readonly _tag: "CallEnded"
+  readonly outcome: Outcome.Outcome
+}
+
+/**
+ * Work that was given up on after its grace has really ended. Its call keeps the answer it was given.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface CallSettledLate extends OfCall {
+  readonly _tag: "CallSettledLate"
+  /** What the answer would have been. */
+  readonly outcome: Outcome.Outcome
+}
+
+/**
+ * The turn was told to stop.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface TurnStopped extends Base {
+  readonly _tag: "TurnStopped"
+  readonly code: Exclude<Outcome.CancelCode, "by_itself">
+  readonly reason: string | undefined
+}
+
+/**
+ * Every call has its answer.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface TurnEnded extends Base {
+  readonly _tag: "TurnEnded"
+  /** Calls whose work goes on with the supervisor. */
+  readonly unsettled: number
+}
+
+/**
+ * Everything that happens in a turn.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export type TurnEvent =
+  | TurnStarted
+  | CallQueued
+  | CallStarted
+  | CallProgressed
+  | CallOverdue
+  | CallEnded
+  | CallSettledLate
+  | TurnStopped
+  | TurnEnded
