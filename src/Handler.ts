@@ -1,0 +1,108 @@
+/**
+ * Adapters for handlers that are not effects.
+ *
+ * @since 0.1.0
+ */
+import * as Effect from "effect/Effect"
+
+/**
+ * What a promise handler is given beside its parameters.
+ *
+ * **Details**
+ *
+ * - `signal` is aborted when the call is interrupted: by its timeout, by a stop, or by a sibling.
+ * - `preliminary` reports a preliminary result, which also moves the call's silence limit. It does not wait.
+ * - `toolCallId` is the provider's id of the call.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface PromiseContext<in Success> {
+  readonly signal: AbortSignal
+  readonly preliminary: (result: Success) => void
+  readonly toolCallId: string | undefined
+}
+
+/**
+ * Makes a handler of `effect/ai` from a function that returns a promise.
+ *
+ * **Details**
+ *
+ * On interruption the signal is aborted, and the call ends when the promise has settled: a promise that ignores its signal is
+ * work too, so that "no orphans" holds for the work and not only for the fiber (rule R22). The turn's grace bounds the wait.
+ *
+ * A rejection is a defect, unless `onError` turns it into the tool's own failure.
+ *
+ * **Example** (fetch as a handler)
+ *
+ * ```ts import.meta.vitest
+ * import { Effect } from "effect"
+ * import { Handler } from "effect-turn"
+ *
+ * const getPage = Handler.promise(
+ *   ({ url }: { readonly url: string }, { signal }) => Promise.resolve(`${url} ${signal.aborted}`)
+ * )
+ * const page = await Effect.runPromise(getPage({ url: "/a" }, { toolCallId: "c1", preliminary: () => Effect.void }))
+ * const text = page // => "/a false"
+ * ```
+ *
+ * @category constructors
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const promise = <Params, A, E = never>(
+  handler: (params: Params, context: PromiseContext<A>) => PromiseLike<A>,
+  options?: { readonly onError?: ((error: unknown) => E) | undefined }
+) =>
+(
+  params: Params,
+  context: {
+    readonly toolCallId?: string | undefined
+    readonly preliminary: (result: A) => Effect.Effect<void>
+  }
+): Effect.Effect<A, E> =>
+  Effect.withFiber((fiber) =>
+    Effect.callback<A, E>((resume) => {
+      const controller = new AbortController()
+      const onError = options?.onError
+      const fail = (error: unknown) => {
+        if (onError === undefined) return resume(Effect.die(error))
+        resume(Effect.suspend(() => Effect.fail(onError(error))))
+      }
+      const runFork = Effect.runForkWith(fiber.context)
+      let running: PromiseLike<A>
+      try {
+        running = handler(params, {
+          signal: controller.signal,
+          preliminary: (result) => {
+            runFork(context.preliminary(result))
+          },
+          toolCallId: context.toolCallId
+        })
+      } catch (error) {
+        return fail(error)
+      }
+      let settled = false
+      let onSettled: (() => void) | undefined
+      const settle = () => {
+        settled = true
+        onSettled?.()
+      }
+      Promise.resolve(running).then(
+        (value) => {
+          resume(Effect.succeed(value))
+          settle()
+        },
+        (error: unknown) => {
+          fail(error)
+          settle()
+        }
+      )
+      return Effect.callback<void>((done) => {
+        onSettled = () => done(Effect.void)
+        if (settled) return onSettled()
+        controller.abort()
+      })
+    })
+  )

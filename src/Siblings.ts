@@ -1,0 +1,373 @@
+/**
+ * What happens to the others when one fails, as combinators over any effects: let-finish, fail-fast, fail-fast on a predicate,
+ * quorum, protected members. No fiber is left behind, the first failure is kept apart from the cancellations, and an
+ * interruption from above waits for every member.
+ *
+ * A `Turn` runs its calls on the same core.
+ *
+ * @since 0.1.0
+ */
+import * as Cause from "effect/Cause"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import { dual } from "effect/Function"
+import { Group, Member, neutral, type Policy as CorePolicy, type StopReason, success } from "./internal/siblings/group.ts"
+import * as TurnError from "./TurnError.ts"
+
+/**
+ * What the end of one member means for the others. `F` is what a failure is: a `Cause` for plain effects, an `Outcome` for the
+ * calls of a turn.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface Policy<in F = unknown> extends CorePolicy<F> {}
+
+/**
+ * A failing member changes nothing for the others. The default of a turn.
+ *
+ * @category policies
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const letFinish: Policy = { name: "letFinish", stops: () => false }
+
+/**
+ * The first failure starts nothing new, interrupts what may be interrupted, and waits for the rest.
+ *
+ * @category policies
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const failFast: Policy = { name: "failFast", stops: (verdict) => verdict._tag === "failure" }
+
+/**
+ * As {@link failFast}, for failures that satisfy a predicate. A predicate that throws counts as satisfied.
+ *
+ * @category policies
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const failFastWhen = <F>(predicate: (failure: F) => boolean): Policy<F> => ({
+  name: "failFastWhen",
+  stops: (verdict) => {
+    if (verdict._tag !== "failure") return false
+    try {
+      return predicate(verdict.failure)
+    } catch {
+      return true
+    }
+  }
+})
+
+/**
+ * The first `n` successes are enough: the others are then stopped as by a sibling. Failures change nothing.
+ *
+ * **Details**
+ *
+ * `n` is a whole number from 1; anything else is thrown here.
+ *
+ * @category policies
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const quorum = (n: number): Policy => {
+  if (!Number.isSafeInteger(n) || n < 1) {
+    throw TurnError.make(
+      new TurnError.InvalidLimit({
+        owner: "Siblings.quorum",
+        limit: "n",
+        expected: "a whole number from 1",
+        received: TurnError.show(n)
+      })
+    )
+  }
+  return { name: "quorum", stops: (verdict, successes) => verdict._tag === "success" && successes >= n }
+}
+
+/**
+ * What became of one member.
+ *
+ * **Details**
+ *
+ * - `Failed`: `first` is true for the failure that stopped the others, so that it is not lost among what followed.
+ * - `Cancelled`: `by` a sibling's end, or by the member itself; `started` tells whether it had begun.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export type Settled<A, E> =
+  | { readonly _tag: "Succeeded"; readonly value: A }
+  | { readonly _tag: "Failed"; readonly cause: Cause.Cause<E>; readonly first: boolean }
+  | { readonly _tag: "Cancelled"; readonly by: "sibling" | "itself"; readonly started: boolean }
+
+const protectedTag = new WeakSet<object>()
+
+/**
+ * Marks a member that is never interrupted once it has started: by no sibling, and not from above.
+ *
+ * **Details**
+ *
+ * The mark belongs to this effect value: put it on last. Its true end is reported, whatever the others did meanwhile.
+ *
+ * @category combinators
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const protect = <A, E, R>(self: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> => {
+  const marked = Effect.suspend(() => self)
+  protectedTag.add(marked)
+  return marked
+}
+
+class Plain extends Member<Cause.Cause<unknown>> {
+  readonly index: number
+  readonly effect: Effect.Effect<unknown, unknown, any>
+  readonly done: (index: number, settled: Settled<unknown, unknown>) => void
+  readonly guarded: boolean
+  begun = false
+
+  constructor(
+    group: Group<Cause.Cause<unknown>>,
+    index: number,
+    effect: Effect.Effect<unknown, unknown, any>,
+    done: (index: number, settled: Settled<unknown, unknown>) => void
+  ) {
+    super(group)
+    this.index = index
+    this.effect = effect
+    this.done = done
+    this.guarded = protectedTag.has(effect)
+  }
+
+  skip(_reason: StopReason): void {
+    this.group.ended(this, neutral)
+    this.done(this.index, { _tag: "Cancelled", by: "sibling", started: false })
+  }
+
+  stop(_reason: StopReason): void {
+    if (!this.guarded) this.fiber?.interruptUnsafe()
+  }
+
+  started(): void {
+    if (this.group.stopped !== undefined) this.stop(this.group.stopped)
+  }
+
+  settle(exit: Exit.Exit<unknown, unknown>): void {
+    const stopped = this.group.stopped !== undefined
+    if (Exit.isSuccess(exit)) {
+      this.group.ended(this, success)
+      return this.done(this.index, { _tag: "Succeeded", value: exit.value })
+    }
+    const { cause } = exit
+    if (Cause.hasInterruptsOnly(cause) && stopped) {
+      this.group.ended(this, neutral)
+      return this.done(this.index, { _tag: "Cancelled", by: "sibling", started: true })
+    }
+    this.group.ended(this, { _tag: "failure", failure: cause })
+    if (Cause.hasInterruptsOnly(cause)) return this.done(this.index, { _tag: "Cancelled", by: "itself", started: true })
+    const first = !stopped && this.group.stopped !== undefined
+    this.done(this.index, { _tag: "Failed", cause, first })
+  }
+}
+
+/**
+ * How {@link all} runs its members besides the policy.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface Options {
+  /** How many members run at once: a whole number from 1, or `"unbounded"` (default). Started in order. */
+  readonly concurrency?: number | "unbounded" | undefined
+}
+
+type AnyEffect = Effect.Effect<any, any, any>
+
+/**
+ * What {@link all} gives for its input: a tuple for a tuple, a struct for a struct, an array for any other iterable.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export type All<Members> = Members extends ReadonlyArray<AnyEffect> ? {
+    -readonly [K in keyof Members]: Members[K] extends Effect.Effect<infer A, infer E, any> ? Settled<A, E> : never
+  }
+  : Members extends Iterable<Effect.Effect<infer A, infer E, any>> ? Array<Settled<A, E>>
+  : {
+    -readonly [K in keyof Members]: Members[K] extends Effect.Effect<infer A, infer E, any> ? Settled<A, E> : never
+  }
+
+/**
+ * The services that the members need together.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export type Services<Members> = Members extends Iterable<Effect.Effect<any, any, infer R>> ? R
+  : Members[keyof Members] extends infer M ? M extends Effect.Effect<any, any, infer R> ? R : never
+  : never
+
+type Failures<Members> = Members extends Iterable<Effect.Effect<any, infer E, any>> ? E
+  : Members[keyof Members] extends infer M ? M extends Effect.Effect<any, infer E, any> ? E : never
+  : never
+
+/**
+ * Runs effects side by side under a policy and tells what became of each.
+ *
+ * **Details**
+ *
+ * Takes a tuple, a struct or any iterable, in the manner of `Effect.all`. It never fails: failures are in the answer. It
+ * returns when the last member has really ended, finalizers included. Interrupting it starts nothing new, interrupts the
+ * members that are not protected, and waits for all of them.
+ *
+ * **Example** (One failure among siblings)
+ *
+ * ```ts import.meta.vitest
+ * import { Effect } from "effect"
+ * import { Siblings } from "effect-turn"
+ *
+ * const [a, b] = await Effect.runPromise(
+ *   Siblings.all([Effect.fail("no"), Effect.never], Siblings.failFast)
+ * )
+ * const first = a._tag === "Failed" && a.first // => true
+ * const second = b._tag === "Cancelled" && b.by // => "sibling"
+ * ```
+ *
+ * @category combinators
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const all: {
+  <const Members extends Iterable<AnyEffect> | Record<string, AnyEffect>>(
+    policy: Policy<Cause.Cause<NoInfer<Failures<Members>>>>,
+    options?: Options
+  ): (members: Members) => Effect.Effect<All<Members>, never, Services<Members>>
+  <const Members extends Iterable<AnyEffect> | Record<string, AnyEffect>>(
+    members: Members,
+    policy: Policy<Cause.Cause<NoInfer<Failures<Members>>>>,
+    options?: Options
+  ): Effect.Effect<All<Members>, never, Services<Members>>
+} = dual(
+  (args) => !isPolicy(args[0]),
+  (
+    members: Iterable<AnyEffect> | Record<string, AnyEffect>,
+    policy: Policy<any>,
+    options?: Options
+  ): Effect.Effect<any, never, any> => {
+    const iterable = Symbol.iterator in members
+    const names = iterable ? undefined : Object.keys(members)
+    const effects = Array.from(iterable ? members as Iterable<AnyEffect> : Object.values(members))
+    const limit = concurrencyOf(options?.concurrency)
+    return Effect.map(runAll(effects, policy, limit), (settled) => {
+      if (names === undefined) return settled
+      return Object.fromEntries(names.map((name, i) => [name, settled[i]]))
+    })
+  }
+)
+
+const isPolicy = (u: unknown): u is Policy<any> =>
+  typeof u === "object" && u !== null && "stops" in u && typeof u.stops === "function"
+
+const concurrencyOf = (concurrency: number | "unbounded" | undefined): number => {
+  if (concurrency === undefined || concurrency === "unbounded") return Infinity
+  if (Number.isSafeInteger(concurrency) && concurrency >= 1) return concurrency
+  throw TurnError.make(
+    new TurnError.InvalidLimit({
+      owner: "Siblings.all",
+      limit: "concurrency",
+      expected: "a whole number from 1, or \"unbounded\"",
+      received: TurnError.show(concurrency)
+    })
+  )
+}
+
+const runAll = (
+  effects: ReadonlyArray<AnyEffect>,
+  policy: Policy<any>,
+  limit: number
+): Effect.Effect<Array<Settled<unknown, unknown>>, never, any> => {
+  if (effects.length === 0) return Effect.succeed([])
+  return Effect.withFiber((parent) => {
+    const settled: Array<Settled<unknown, unknown>> = new Array(effects.length)
+    const group = new Group<Cause.Cause<unknown>>(policy)
+    let left = effects.length
+    let closed: (() => void) | undefined
+    let next = 0
+    let running = 0
+    let starting = false
+    const done = (index: number, one: Settled<unknown, unknown>) => {
+      settled[index] = one
+      if (members[index]!.begun) running--
+      if (--left === 0) closed?.()
+      else startMore()
+    }
+    // One loop starts everybody: a member that ends at once must not deepen the stack.
+    const startMore = () => {
+      if (starting) return
+      starting = true
+      while (next < members.length && running < limit && group.stopped === undefined) {
+        const member = members[next++]!
+        running++
+        member.begun = true
+        group.run(member, member.effect, parent.context)
+      }
+      starting = false
+    }
+    const members = effects.map((effect, index) => new Plain(group, index, effect, done))
+    const closing = (resume: (effect: Effect.Effect<Array<Settled<unknown, unknown>>>) => void) => {
+      closed = () => resume(Effect.succeed(settled))
+      if (left === 0) closed()
+    }
+    return Effect.callback<Array<Settled<unknown, unknown>>>((resume) => {
+      closing(resume)
+      startMore()
+      return Effect.suspend(() => {
+        group.stop({ code: "by_caller" })
+        return Effect.asVoid(Effect.callback(closing))
+      })
+    })
+  })
+}
+
+/**
+ * Takes the values out of what {@link all} gave, or fails with the failure that came first.
+ *
+ * **Details**
+ *
+ * The failure that stopped the others is taken before any other; without one, the first in order. A cancelled member without
+ * any failure (a quorum was reached) is an interruption.
+ *
+ * @category combinators
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const getOrFail = <const S extends ReadonlyArray<Settled<any, any>> | Record<string, Settled<any, any>>>(
+  settled: S
+): Effect.Effect<
+  { -readonly [K in keyof S]: S[K] extends Settled<infer A, any> ? A : never },
+  S[keyof S] extends infer M ? M extends Settled<any, infer E> ? E : never : never
+> => {
+  const list: ReadonlyArray<Settled<any, any>> = Array.isArray(settled) ? settled : Object.values(settled)
+  const failures = list.filter((one) => one._tag === "Failed")
+  const failed = failures.find((one) => one.first) ?? failures[0]
+  if (failed !== undefined) return Effect.failCause(failed.cause)
+  if (list.some((one) => one._tag === "Cancelled")) return Effect.interrupt
+  const value = (one: Settled<any, any>) => (one as { readonly value: unknown }).value
+  return Effect.succeed(
+    (Array.isArray(settled)
+      ? settled.map(value)
+      : Object.fromEntries(Object.entries(settled).map(([key, one]) => [key, value(one)]))) as any
+  )
+}
+
+/** The core that a turn's calls run on too.
+ *
+ * @internal
+ */
+export { Group, Member, neutral, type StopReason, success, type Verdict } from "./internal/siblings/group.ts"

@@ -1,0 +1,790 @@
+/**
+ * The moment when a model answers one step with a *list* of tool calls: every call gets exactly one outcome, in the order of
+ * the calls, whatever happens.
+ *
+ * `Turn.run` takes the calls in, plans them (`TurnPlan`), runs together what may run together and in order what must, under the
+ * limits of their backends, and answers each. A turn's error channel is for misuse alone.
+ *
+ * @since 0.1.0
+ */
+import type * as Tool from "effect/ai/Tool"
+import type * as Toolkit from "effect/ai/Toolkit"
+import * as Prompt from "effect/ai/Prompt"
+import * as Cause from "effect/Cause"
+import * as Clock from "effect/Clock"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import { dual } from "effect/Function"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import * as Queue from "effect/Queue"
+import * as Random from "effect/Random"
+import type * as Scope from "effect/Scope"
+import * as Stream from "effect/Stream"
+import * as Backend from "./Backend.ts"
+import * as Siblings from "./Siblings.ts"
+import { Intake, planned, type Taken } from "./internal/turn/intake.ts"
+import { type ArgumentLimits, parse } from "./internal/turn/json.ts"
+import { CallView, type Run, type Setting, TurnState } from "./internal/turn/run.ts"
+import { RuntimeState } from "./internal/turn/runtime.ts"
+import { Timers } from "./internal/turn/timers.ts"
+import { type AnyToolkit, isWithHandler } from "./internal/turn/tool.ts"
+import * as Outcome from "./Outcome.ts"
+import type * as ToolCall from "./ToolCall.ts"
+import * as ToolPolicy from "./ToolPolicy.ts"
+import * as TurnContext from "./TurnContext.ts"
+import * as TurnError from "./TurnError.ts"
+import type * as TurnEvent from "./TurnEvent.ts"
+import * as TurnJournal from "./TurnJournal.ts"
+import * as TurnPlan from "./TurnPlan.ts"
+
+/**
+ * A call whose work goes on although it was answered: it ignored its stop for longer than the grace.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface Unsettled {
+  readonly tenant: string
+  readonly turn: string
+  readonly position: number
+  readonly id: string
+  readonly tool: string
+  /** What the call was answered. */
+  readonly outcome: Outcome.Outcome<any>
+}
+
+/**
+ * What all turns of a process share: the keys that are held per tenant, and the supervisor of work that was given up on.
+ *
+ * **Details**
+ *
+ * `unsettled` lists the calls whose work goes on. They keep their keys and permits until it has really ended.
+ *
+ * @category services
+ * @since 0.1.0
+ * @stability experimental
+ */
+export class Runtime extends Context.Service<Runtime, {
+  readonly unsettled: Effect.Effect<ReadonlyArray<Unsettled>>
+  /** @internal */
+  readonly state: RuntimeState
+}>()("effect-turn/Turn/Runtime") {}
+
+/**
+ * What {@link layer} takes.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface LayerOptions {
+  /** What happens to running turns when the layer's scope closes: they are stopped (default), or awaited. */
+  readonly shutdown?: "stop" | "await" | undefined
+  /** How long closing waits for work that was given up on. Default: 5 seconds. */
+  readonly shutdownGrace?: ToolPolicy.Limit | undefined
+  /** Told what is still at work when closing has waited long enough. Default: a warning in the log, one line a call. */
+  readonly onUnsettled?: ((left: ReadonlyArray<Unsettled>) => Effect.Effect<void>) | undefined
+}
+
+const unsettledOf = (state: RuntimeState): ReadonlyArray<Unsettled> =>
+  Array.from(state.unsettled, (run): Unsettled => {
+    const { tenant, turn } = run.turn.setting.identity()
+    return {
+      tenant,
+      turn,
+      position: run.position,
+      id: run.id,
+      tool: run.name,
+      outcome: run.turn.slots[run.position]!
+    }
+  })
+
+const logUnsettled = (left: ReadonlyArray<Unsettled>): Effect.Effect<void> =>
+  Effect.forEach(
+    left,
+    (one) =>
+      Effect.logWarning(
+        `shut down with work left: call #${one.position} (${one.tool}${one.id === "" ? "" : `, id ${one.id}`}) of turn ${one.turn}`
+      ),
+    { discard: true }
+  )
+
+/**
+ * The layer that turns run on.
+ *
+ * **Details**
+ *
+ * When its scope closes, intake stops, running turns are stopped or awaited, what was given up on is awaited for
+ * `shutdownGrace`, and what is left is told to `onUnsettled` (rule R36).
+ *
+ * @category layers
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const layer = (options?: LayerOptions): Layer.Layer<Runtime> => {
+  const grace = ToolPolicy.limitMillis("Turn.layer", "shutdownGrace", options?.shutdownGrace ?? "5 seconds")
+  return Layer.effect(
+    Runtime,
+    Effect.gen(function*() {
+      const state = new RuntimeState()
+      yield* Effect.addFinalizer(() =>
+        Effect.gen(function*() {
+          state.closed = true
+          if (options?.shutdown !== "await") {
+            for (const turn of state.turns) turn.stop({ code: "by_caller", reason: "shutdown" })
+          }
+          yield* whenQuiet(state, () => state.turns.size === 0)
+          yield* whenQuiet(state, () => state.unsettled.size === 0).pipe(
+            grace === Infinity ? (self) => self : Effect.timeoutOption(grace)
+          )
+          const left = unsettledOf(state)
+          if (left.length > 0) yield* (options?.onUnsettled ?? logUnsettled)(left)
+        })
+      )
+      return { state, unsettled: Effect.sync(() => unsettledOf(state)) }
+    })
+  )
+}
+
+const whenQuiet = (state: RuntimeState, quiet: () => boolean): Effect.Effect<void> =>
+  Effect.suspend(() =>
+    quiet()
+      ? Effect.void
+      : Effect.callback<void>((resume) => {
+        state.onQuiet = () => {
+          if (quiet()) resume(Effect.void)
+        }
+        return Effect.sync(() => {
+          state.onQuiet = undefined
+        })
+      })
+  )
+
+/**
+ * What belongs to one turn. What belongs to a tool is said with `ToolPolicy`.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface Options {
+  /** The id of the turn. Default: a random one. */
+  readonly turn?: string | undefined
+  /** What the failure of one call means for the others. Default: `Siblings.letFinish`. */
+  readonly siblings?: Siblings.Policy<Outcome.Outcome<any>> | undefined
+  /** Names the unit of a call: calls of one unit stand or fall together. Default: the whole turn is one unit. */
+  readonly unit?: ((call: ToolCall.ToolCall, position: number) => string) | undefined
+  /** `"sequential"` runs the calls one after another in emission order; a number is the turn's own limit. Default: `"parallel"`. */
+  readonly execution?: "parallel" | "sequential" | number | undefined
+  /** Which identical calls are merged (rule R9). Default: `"all"`. */
+  readonly dedupe?: "all" | "reads" | "off" | undefined
+  /** How long the turn may take, waiting and running together. Default: no limit. */
+  readonly deadline?: ToolPolicy.Limit | undefined
+  /** How long a stop, or a call's own timeout, waits for work that goes on regardless. Default: 5 seconds for reads, no limit for writes. */
+  readonly grace?:
+    | ToolPolicy.Limit
+    | { readonly reads?: ToolPolicy.Limit | undefined; readonly writes?: ToolPolicy.Limit | undefined }
+    | undefined
+  /** Repairs case and surrounding white space of a tool's name when exactly one tool fits. Default: false. */
+  readonly nameRepair?: boolean | undefined
+  /** How the model's response ended: a response that was cut short runs nothing (rule R11). */
+  readonly finishReason?: ToolCall.FinishReason | undefined
+  /** Stops the turn when it succeeds; its value is the caller's own reason: `"user"`, `"budget"`, … It is interrupted with the turn's end. */
+  readonly cancelOn?: Effect.Effect<string | void> | undefined
+  /** Told every event, as it happens. It must not wait; what it throws is dropped. */
+  readonly onEvent?: ((event: TurnEvent.TurnEvent) => void) | undefined
+  /** Told the calls and their outcomes as one unit when the turn has closed, also when its fiber is interrupted (rule R4). */
+  readonly onClosed?: ((closed: Closed) => Effect.Effect<void>) | undefined
+  /** Limits of one call's arguments. Default: 1,000,000 characters, 64 levels, 10,000 members. */
+  readonly limits?: Partial<ArgumentLimits> | undefined
+}
+
+/**
+ * A closed turn: a history that is built from it has exactly one answer for each call.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface Closed {
+  readonly calls: ReadonlyArray<ToolCall.ToolCall>
+  readonly outcomes: ReadonlyArray<Outcome.Outcome<any>>
+}
+
+/**
+ * The tools of a toolkit, or of a toolkit with its handlers.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export type ToolsOf<K> = K extends Toolkit.WithHandler<infer Tools> ? Tools
+  : K extends Toolkit.Toolkit<infer Tools> ? Tools
+  : never
+
+/**
+ * What running a toolkit's calls needs: its handlers, and what its tools require, their backends included.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export type Services<K> = K extends Toolkit.WithHandler<infer Tools> ? Tool.HandlerServices<Tools[keyof Tools]>
+  : K extends Toolkit.Toolkit<infer Tools> ? Tool.HandlersFor<Tools> | Tool.HandlerServices<Tools[keyof Tools]>
+  : never
+
+/**
+ * The outcomes of a turn, typed by its toolkit.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export type Outcomes<K> = ReadonlyArray<Outcome.OutcomeOf<ToolsOf<K>>>
+
+const isCalls = (args: IArguments): boolean => Array.isArray(args[0])
+
+/**
+ * Runs the calls of one model step and answers each of them, in their order.
+ *
+ * **Details**
+ *
+ * It never fails because of a tool. Interrupting it stops the turn as by its caller: nothing new starts, reads and keyed writes
+ * are interrupted, started writes are awaited within the grace, and `onClosed` is still told every outcome before the
+ * interruption goes on.
+ *
+ * **Example** (Two reads)
+ *
+ * ```ts import.meta.vitest
+ * import { Effect, pipe, Schema } from "effect"
+ * import { Tool, Toolkit } from "effect/ai"
+ * import { ToolCall, ToolPolicy, Turn } from "effect-turn"
+ *
+ * const Add = pipe(
+ *   Tool.make("add", { parameters: Schema.Struct({ a: Schema.Finite, b: Schema.Finite }), success: Schema.Finite }),
+ *   ToolPolicy.read({ keys: () => [] })
+ * )
+ * const toolkit = Toolkit.make(Add)
+ * const handlers = toolkit.toLayer({ add: ({ a, b }) => Effect.succeed(a + b) })
+ *
+ * const outcomes = await Turn.run(toolkit, [
+ *   ToolCall.make("c1", "add", { a: 1, b: 2 }),
+ *   ToolCall.make("c2", "add", "{\"a\": 1}")
+ * ]).pipe(Effect.provide([handlers, Turn.layer()]), Effect.runPromise)
+ *
+ * const statuses = outcomes.map((outcome) => outcome.status) // => ["ok", "error"]
+ * ```
+ *
+ * @category running
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const run: {
+  <K extends AnyToolkit>(
+    toolkit: K,
+    calls: ReadonlyArray<ToolCall.ToolCall>,
+    options?: Options
+  ): Effect.Effect<Outcomes<K>, TurnError.TurnError, Services<K> | Runtime>
+  (
+    calls: ReadonlyArray<ToolCall.ToolCall>,
+    options?: Options
+  ): <K extends AnyToolkit>(toolkit: K) => Effect.Effect<Outcomes<K>, TurnError.TurnError, Services<K> | Runtime>
+} = dual(
+  (args) => !isCalls(args),
+  (toolkit: AnyToolkit, calls: ReadonlyArray<ToolCall.ToolCall>, options?: Options): Effect.Effect<any, any, any> =>
+    Effect.withFiber((fiber) =>
+      Effect.callback<ReadonlyArray<Outcome.Outcome<any>>, TurnError.TurnError>((resume) => {
+        const turn = begin(fiber.context, toolkit, calls, options, undefined)
+        if (turn instanceof TurnError.TurnError) return resume(Effect.fail(turn))
+        turn.whenClosed((outcomes) => resume(Effect.succeed(outcomes)))
+        return Effect.suspend(() => {
+          turn.stop(turn.setting.parent === undefined ? "interrupted" : "parent")
+          return turn.closed
+        })
+      })
+    )
+)
+
+/** A turn that has begun, as the public functions drive it. */
+interface Begun {
+  readonly setting: Setting
+  readonly state: TurnState
+  readonly stop: (reason: string | undefined) => void
+  readonly whenClosed: (then: (outcomes: ReadonlyArray<Outcome.Outcome<any>>) => void) => void
+  readonly closed: Effect.Effect<ReadonlyArray<Outcome.Outcome<any>>>
+}
+
+const invalidInput = (what: string, expected: string, received: unknown): TurnError.TurnError =>
+  TurnError.make(new TurnError.InvalidInput({ what, expected, received: TurnError.show(received) }))
+
+const checkCalls = (calls: ReadonlyArray<ToolCall.ToolCall>): TurnError.TurnError | undefined => {
+  if (!Array.isArray(calls)) return invalidInput("the calls of a turn", "a list of tool calls", calls)
+  for (let i = 0; i < calls.length; i++) {
+    const call = calls[i] as Partial<ToolCall.ToolCall> | null | undefined
+    if (typeof call !== "object" || call === null || typeof call.name !== "string" || typeof call.id !== "string") {
+      return invalidInput(`call #${i} of the turn`, "an object with a text `id` and a text `name`", call)
+    }
+  }
+  return undefined
+}
+
+const limitOption = (name: string, value: ToolPolicy.Limit | undefined, otherwise: number): number =>
+  value === undefined ? otherwise : ToolPolicy.limitMillis("the turn", name, value)
+
+const defaultLimits: ArgumentLimits = { maxBytes: 1_000_000, maxDepth: 64, maxKeys: 10_000 }
+
+const checked = (options: Options | undefined) => {
+  const execution = options?.execution ?? "parallel"
+  if (execution !== "parallel" && execution !== "sequential" && !(Number.isSafeInteger(execution) && execution >= 1)) {
+    throw TurnError.make(
+      new TurnError.InvalidLimit({
+        owner: "the turn",
+        limit: "execution",
+        expected: "\"parallel\", \"sequential\", or a whole number from 1",
+        received: TurnError.show(execution)
+      })
+    )
+  }
+  const dedupe = options?.dedupe ?? "all"
+  if (dedupe !== "all" && dedupe !== "reads" && dedupe !== "off") {
+    throw invalidInput("the option `dedupe` of the turn", "\"all\", \"reads\" or \"off\"", dedupe)
+  }
+  const grace = options?.grace
+  const both = typeof grace === "object" && grace !== null && ("reads" in grace || "writes" in grace)
+    ? grace as { readonly reads?: ToolPolicy.Limit; readonly writes?: ToolPolicy.Limit }
+    : { reads: grace as ToolPolicy.Limit | undefined, writes: grace as ToolPolicy.Limit | undefined }
+  const limits: Record<string, number> = { ...defaultLimits }
+  for (const name of ["maxBytes", "maxDepth", "maxKeys"] as const) {
+    const value = options?.limits?.[name]
+    if (value === undefined) continue
+    if (!Number.isSafeInteger(value) || value < 1) {
+      throw TurnError.make(
+        new TurnError.InvalidLimit({
+          owner: "the turn",
+          limit: `limits.${name}`,
+          expected: "a whole number from 1",
+          received: TurnError.show(value)
+        })
+      )
+    }
+    limits[name] = value
+  }
+  return {
+    limit: typeof execution === "number" ? execution : Infinity,
+    sequential: execution === "sequential",
+    execution,
+    dedupe,
+    deadline: limitOption("deadline", options?.deadline, Infinity),
+    graceReads: limitOption("grace", both.reads, 5_000),
+    graceWrites: limitOption("grace", both.writes, Infinity),
+    limits: limits as unknown as ArgumentLimits
+  } as const
+}
+
+const plainOptions = checked(undefined)
+
+const randomId = (context: Context.Context<never>): string => {
+  const random = Context.get(context, Random.Random)
+  let id = "turn_"
+  while (id.length < 27) id += Math.floor(random.nextDoubleUnsafe() * 0x100000000).toString(36).padStart(7, "0")
+  return id.slice(0, 27)
+}
+
+const identityOf = (
+  context: Context.Context<never>,
+  id: string | undefined,
+  parent: Run | undefined
+): () => TurnContext.Identity => {
+  let identity: TurnContext.Identity | undefined
+  return () =>
+    identity ??= {
+      tenant: tenantOf(context),
+      conversation: Context.get(context, TurnContext.Conversation),
+      principal: Context.get(context, TurnContext.Principal),
+      turn: id ?? randomId(context),
+      parent: parent === undefined
+        ? undefined
+        : { turn: parent.turn.setting.identity().turn, position: parent.position }
+    }
+}
+
+const tenantOf = (context: Context.Context<never>): string =>
+  Context.getOrElse(context as Context.Context<any>, TurnContext.Tenant, () => "default")
+
+const begin = (
+  context: Context.Context<never>,
+  toolkit: AnyToolkit,
+  calls: ReadonlyArray<ToolCall.ToolCall>,
+  options: Options | undefined,
+  also: ((event: TurnEvent.TurnEvent) => void) | undefined
+): Begun | TurnError.TurnError => {
+  const bad = checkCalls(calls)
+  if (bad !== undefined) return bad
+  const runtime = Context.get(context as Context.Context<any>, Runtime).state
+  if (runtime.closed) return TurnError.make(new TurnError.ShutDown({}))
+  let opts: typeof plainOptions
+  try {
+    opts = options === undefined ? plainOptions : checked(options)
+  } catch (error) {
+    if (error instanceof TurnError.TurnError) return error
+    throw error
+  }
+  const clock = Context.get(context, Clock.Clock)
+  const current = Context.get(context, TurnContext.CurrentCall)
+  const parent = current instanceof CallView ? current.run : undefined
+  const setting: Setting = {
+    runtime,
+    context,
+    timers: new Timers(clock, context),
+    calls,
+    identity: identityOf(context, options?.turn, parent),
+    tenant: tenantOf(context),
+    parent,
+    held: Context.get(context, Backend.Held),
+    journal: Option.getOrUndefined(Context.getOption(context as Context.Context<any>, TurnJournal.TurnJournal)),
+    policy: options?.siblings ?? Siblings.letFinish,
+    unitOf: options?.unit,
+    limit: opts.limit,
+    sequential: opts.sequential,
+    graceReads: opts.graceReads,
+    graceWrites: opts.graceWrites,
+    emit: emitter(options?.onEvent, also),
+    at: () => clock.currentTimeMillisUnsafe()
+  }
+  const state = new TurnState(setting)
+  const waiting: Array<(outcomes: ReadonlyArray<Outcome.Outcome<any>>) => void> = []
+  let result: ReadonlyArray<Outcome.Outcome<any>> | undefined
+  const finish = (outcomes: ReadonlyArray<Outcome.Outcome<any>>) => {
+    result = outcomes
+    for (const then of waiting) then(outcomes)
+  }
+  state.onClosed = (outcomes) => {
+    if (options?.onClosed === undefined) return finish(outcomes)
+    const tell = options.onClosed
+    const told = Effect.runForkWith(context)(
+      Effect.uninterruptible(Effect.exit(Effect.suspend(() => tell({ calls, outcomes }))))
+    )
+    told.addObserver(() => finish(outcomes))
+  }
+  const whenClosed: Begun["whenClosed"] = (then) => {
+    if (result !== undefined) then(result)
+    else waiting.push(then)
+  }
+  state.step(() => {
+    if (options?.cancelOn !== undefined) state.stopWhen(options.cancelOn)
+    if (opts.deadline !== Infinity) setting.timers.set(opts.deadline, () => state.stop({ code: "by_deadline" }))
+    takeIn(state, toolkit, context, opts, options)
+  })
+  return {
+    setting,
+    state,
+    stop: (reason) => state.stop({ code: "by_caller", reason }),
+    whenClosed,
+    closed: Effect.callback((resume) => whenClosed((outcomes) => resume(Effect.succeed(outcomes))))
+  }
+}
+
+/** Intake, then the plan, then the start. Only approvals and schemas that take time make this asynchronous. */
+const takeIn = (
+  state: TurnState,
+  toolkit: AnyToolkit,
+  context: Context.Context<never>,
+  opts: ReturnType<typeof checked>,
+  options: Options | undefined
+): void => {
+  const { calls } = state.setting
+  const intake = new Intake(
+    {
+      toolkit,
+      context,
+      turn: () => state.setting.identity().turn,
+      nameRepair: options?.nameRepair ?? false,
+      finishReason: options?.finishReason,
+      limits: opts.limits
+    },
+    calls
+  )
+  const taken: Array<Taken> = []
+  let pending: Array<Effect.Effect<void, never, any>> | undefined
+  for (let i = 0; i < calls.length; i++) {
+    const one = intake.take(calls[i]!, i)
+    taken.push(one)
+    if (one.pending !== undefined) (pending ??= []).push(one.pending)
+  }
+  const go = () => {
+    if (state.stopped !== undefined) return
+    state.start(taken, TurnPlan.make(taken.map(planned), opts), (one) => {
+      const runner = intake.runner(one.tool!)
+      return "missing" in runner ? runner.missing : runner
+    })
+  }
+  if (pending === undefined) return go()
+  state.helper(Effect.forEach(pending, (one) => one, { concurrency: "unbounded", discard: true }), go)
+  state.touch()
+}
+
+const emitter = (
+  first: ((event: TurnEvent.TurnEvent) => void) | undefined,
+  second: ((event: TurnEvent.TurnEvent) => void) | undefined
+): ((event: TurnEvent.TurnEvent) => void) | undefined => {
+  if (first === undefined && second === undefined) return undefined
+  return (event) => {
+    try {
+      first?.(event)
+    } catch {
+      // Whoever listens cannot hurt the turn.
+    }
+    second?.(event)
+  }
+}
+
+/**
+ * Plans the calls of a turn without running anything: what will run, what is held or refused and why, and who waits for whom.
+ *
+ * **Details**
+ *
+ * Asks the tools' approval questions, and nothing else of the outside.
+ *
+ * @category running
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const plan: {
+  <K extends AnyToolkit>(
+    toolkit: K,
+    calls: ReadonlyArray<ToolCall.ToolCall>,
+    options?: Options
+  ): Effect.Effect<TurnPlan.TurnPlan, TurnError.TurnError, Tool.HandlerServices<ToolsOf<K>[keyof ToolsOf<K>]>>
+  (
+    calls: ReadonlyArray<ToolCall.ToolCall>,
+    options?: Options
+  ): <K extends AnyToolkit>(
+    toolkit: K
+  ) => Effect.Effect<TurnPlan.TurnPlan, TurnError.TurnError, Tool.HandlerServices<ToolsOf<K>[keyof ToolsOf<K>]>>
+} = dual(
+  (args) => !isCalls(args),
+  (toolkit: AnyToolkit, calls: ReadonlyArray<ToolCall.ToolCall>, options?: Options): Effect.Effect<any, any, any> =>
+    Effect.withFiber((fiber) => {
+      const bad = checkCalls(calls)
+      if (bad !== undefined) return Effect.fail(bad)
+      return Effect.flatMap(
+        Effect.try({ try: () => checked(options), catch: (error) => error as TurnError.TurnError }),
+        (opts) => {
+          const id = identityOf(fiber.context, options?.turn, undefined)
+          const intake = new Intake(
+            {
+              toolkit,
+              context: fiber.context,
+              turn: () => id().turn,
+              nameRepair: options?.nameRepair ?? false,
+              finishReason: options?.finishReason,
+              limits: opts.limits
+            },
+            calls
+          )
+          const taken = calls.map((call, position) => intake.take(call, position))
+          return Effect.forEach(taken, (one) => one.pending ?? Effect.void, { discard: true }).pipe(
+            Effect.map(() => TurnPlan.make(taken.map(planned), opts))
+          )
+        }
+      )
+    })
+)
+
+/**
+ * A turn that runs beside its caller.
+ *
+ * **Details**
+ *
+ * - `await` gives the outcomes; interrupting it does not stop the turn.
+ * - `cancel` stops the turn as by its caller and waits for it to close.
+ * - `cancelCall` stops one call, by its position, or by its id where that is unique; false when it has its answer already, or is
+ *   not there. Other calls are not touched.
+ * - `events` is the stream of everything that happens, to be run once. A slow reader loses the oldest events; `lost` counts them.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface Handle<K> {
+  readonly turn: string
+  readonly await: Effect.Effect<Outcomes<K>>
+  readonly cancel: (reason?: string) => Effect.Effect<Outcomes<K>>
+  readonly cancelCall: (at: number | string, reason?: string) => Effect.Effect<boolean>
+  readonly events: Stream.Stream<TurnEvent.TurnEvent>
+  readonly lost: Effect.Effect<number>
+}
+
+const eventCapacity = 16_384
+
+/**
+ * Starts a turn and returns at once with a handle on it.
+ *
+ * **Details**
+ *
+ * The turn belongs to the scope: when that closes, the turn is stopped and awaited.
+ *
+ * @category running
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const start: {
+  <K extends AnyToolkit>(
+    toolkit: K,
+    calls: ReadonlyArray<ToolCall.ToolCall>,
+    options?: Options
+  ): Effect.Effect<Handle<K>, TurnError.TurnError, Services<K> | Runtime | Scope.Scope>
+  (
+    calls: ReadonlyArray<ToolCall.ToolCall>,
+    options?: Options
+  ): <K extends AnyToolkit>(
+    toolkit: K
+  ) => Effect.Effect<Handle<K>, TurnError.TurnError, Services<K> | Runtime | Scope.Scope>
+} = dual(
+  (args) => !isCalls(args),
+  (
+    toolkit: AnyToolkit,
+    calls: ReadonlyArray<ToolCall.ToolCall>,
+    options?: Options
+  ): Effect.Effect<Handle<any>, TurnError.TurnError, any> =>
+    Effect.withFiber((fiber) => {
+      const queue = Effect.runSync(Queue.unbounded<TurnEvent.TurnEvent, Cause.Done>())
+      let waiting = 0
+      let lost = 0
+      const offer = (event: TurnEvent.TurnEvent) => {
+        if (waiting >= eventCapacity) {
+          // The oldest goes: what a reader has not taken yet is worth less than what happens now.
+          if (Queue.takeUnsafe(queue) !== undefined) {
+            waiting--
+            lost++
+          }
+        }
+        if (Queue.offerUnsafe(queue, event)) waiting++
+        if (event._tag === "TurnEnded") Queue.endUnsafe(queue)
+      }
+      const acquire = Effect.suspend(() => {
+        const turn = begin(fiber.context, toolkit, calls, options, offer)
+        return turn instanceof TurnError.TurnError ? Effect.fail(turn) : Effect.succeed(turn)
+      })
+      return Effect.map(
+        Effect.acquireRelease(acquire, (turn) =>
+          Effect.suspend(() => {
+            turn.stop("the scope was closed")
+            return turn.closed
+          })),
+        (turn): Handle<any> => ({
+          turn: turn.setting.identity().turn,
+          await: turn.closed,
+          cancel: (reason) =>
+            Effect.suspend(() => {
+              turn.stop(reason)
+              return turn.closed
+            }),
+          cancelCall: (at, reason) => Effect.sync(() => turn.state.cancel(positionOf(calls, at), reason)),
+          events: Stream.tap(Stream.fromQueue(queue), () =>
+            Effect.sync(() => {
+              waiting--
+            })),
+          lost: Effect.sync(() => lost)
+        })
+      )
+    })
+)
+
+/** The position that an id stands for, when exactly one call has it. */
+const positionOf = (calls: ReadonlyArray<ToolCall.ToolCall>, at: number | string): number => {
+  if (typeof at === "number") return at
+  const found = calls.findIndex((call) => call.id === at)
+  return found === -1 || calls.findLastIndex((call) => call.id === at) !== found ? -1 : found
+}
+
+/**
+ * Runs a turn as the stream of its events. Interrupting the stream stops the turn and waits for it.
+ *
+ * @category running
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const stream: {
+  <K extends AnyToolkit>(
+    toolkit: K,
+    calls: ReadonlyArray<ToolCall.ToolCall>,
+    options?: Options
+  ): Stream.Stream<TurnEvent.TurnEvent, TurnError.TurnError, Services<K> | Runtime>
+  (
+    calls: ReadonlyArray<ToolCall.ToolCall>,
+    options?: Options
+  ): <K extends AnyToolkit>(
+    toolkit: K
+  ) => Stream.Stream<TurnEvent.TurnEvent, TurnError.TurnError, Services<K> | Runtime>
+} = dual(
+  (args) => !isCalls(args),
+  (
+    toolkit: AnyToolkit,
+    calls: ReadonlyArray<ToolCall.ToolCall>,
+    options?: Options
+  ): Stream.Stream<TurnEvent.TurnEvent, TurnError.TurnError, any> =>
+    Stream.unwrap(Effect.map(start(toolkit, calls, options), (handle) => handle.events))
+)
+
+/**
+ * The history of a closed turn, for `effect/ai`: the assistant's message with the calls, and one tool message with an answer for
+ * each, in call order.
+ *
+ * **Details**
+ *
+ * Arguments that were no JSON object stand as `{}`: raw text never goes back. What the provider ran itself is left to the
+ * provider's own parts, and a re-delivered id is answered once.
+ *
+ * @category conversions
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const toPrompt = (
+  calls: ReadonlyArray<ToolCall.ToolCall>,
+  outcomes: ReadonlyArray<Outcome.Outcome<any>>
+): Prompt.Prompt => {
+  const assistant: Array<Prompt.ToolCallPart> = []
+  const tool: Array<Prompt.ToolResultPart> = []
+  const seen = new Set<string>()
+  const given = new Set(calls.map((call) => call.id))
+  calls.forEach((call, position) => {
+    const outcome = outcomes[position]
+    if (outcome === undefined) {
+      throw invalidInput("the outcomes of a turn", `one outcome for each of the ${calls.length} calls`, outcomes.length)
+    }
+    if (outcome.status === "provider_executed" || (call.id !== "" && seen.has(call.id))) return
+    let id = call.id === "" ? `call_${position}` : call.id
+    while (call.id === "" && given.has(id)) id += "_"
+    seen.add(id)
+    const parsed = parse(call.arguments, defaultLimits)
+    assistant.push(
+      Prompt.makePart("tool-call", {
+        id,
+        name: outcome.name,
+        params: parsed._tag === "ok" ? parsed.value : {},
+        providerExecuted: false
+      })
+    )
+    const { isFailure, value } = Outcome.forModel(outcome)
+    tool.push(Prompt.makePart("tool-result", { id, name: outcome.name, isFailure, result: value, providerExecuted: false }))
+  })
+  if (assistant.length === 0) return Prompt.empty
+  return Prompt.fromMessages([
+    Prompt.makeMessage("assistant", { content: assistant }),
+    Prompt.makeMessage("tool", { content: tool })
+  ])
+}
+
+export {
+  /**
+   * Tells whether a value is a toolkit with its handlers, which is run through its own `handle`.
+   *
+   * @category predicates
+   * @since 0.1.0
+   * @stability experimental
+   */
+  isWithHandler
+}

@@ -1,0 +1,51 @@
+/**
+ * `effect-turn`: a runtime for the tool calls of one model turn. Every call gets exactly one outcome, conflicting calls keep
+ * their order, limits are shared by all turns, and a stop waits for what it stops.
+ *
+ * The layers, lowest first. A module imports from lower layers alone, types included; the words know each other, the modules
+ * of any other layer do not.
+ *
+ * - **words**, data and schemas: `ToolCall`, `Outcome`, `ToolPolicy`, `TurnContext`, `TurnError`, `TurnEvent`
+ * - **pure**, decides and never runs: `TurnPlan`, and the folder `wire/` (an entry of its own, `effect-turn/wire`)
+ * - **capabilities**, one service each: `Siblings`, `Handler`, `Backend`, `TurnJournal`
+ * - **turn**, the only module that knows them all: `Turn`
+ * - **hosts**, entries of their own: `index`, `testing/` (`effect-turn/testing`) and the program `cli/`
+ *
+ * @since 0.1.0
+ */
+
+/** @since 0.1.0 */
+export * as Backend from "./Backend.ts"
+
+/** @since 0.1.0 */
+export * as Handler from "./Handler.ts"
+
+/** @since 0.1.0 */
+export * as Outcome from "./Outcome.ts"
+
+/** @since 0.1.0 */
+export * as Siblings from "./Siblings.ts"
+
+/** @since 0.1.0 */
+export * as ToolCall from "./ToolCall.ts"
+
+/** @since 0.1.0 */
+export * as ToolPolicy from "./ToolPolicy.ts"
+
+/** @since 0.1.0 */
+export * as Turn from "./Turn.ts"
+
+/** @since 0.1.0 */
+export * as TurnContext from "./TurnContext.ts"
+
+/** @since 0.1.0 */
+export * as TurnError from "./TurnError.ts"
+
+/** @since 0.1.0 */
+export * as TurnEvent from "./TurnEvent.ts"
+
+/** @since 0.1.0 */
+export * as TurnJournal from "./TurnJournal.ts"
+
+/** @since 0.1.0 */
+export * as TurnPlan from "./TurnPlan.ts"

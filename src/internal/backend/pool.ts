@@ -1,0 +1,391 @@
+/**
+ * Permits of one backend, handed out fairly.
+ *
+ * - B1: a permit is out, or free, or lent to work inside its holder's; never two of these. What is given up on keeps its permit.
+ * - B2: no permit is free while an entry that may take it waits.
+ * - B3: tenants take turns; within a tenant, turns take turns; within a turn, the entry with the longest way below it goes first,
+ *   equal ones in emission order.
+ * - B4: taking and giving back cost the same whatever waits: lists are kept in order when entries join, and rings hold only what may
+ *   be served.
+ * - B5: work inside a holder's work never waits for the holder: it borrows the holder's permit, one at a time.
+ */
+
+/** A first-in-first-out list that forgets its served front in constant time. */
+export class Fifo<A> {
+  private items: Array<A> = []
+  private head = 0
+
+  get size(): number {
+    return this.items.length - this.head
+  }
+
+  push(item: A): void {
+    this.items.push(item)
+  }
+
+  shift(): A | undefined {
+    if (this.head === this.items.length) return undefined
+    const item = this.items[this.head]!
+    this.items[this.head] = undefined as A
+    if (++this.head > 64 && this.head * 2 > this.items.length) {
+      this.items = this.items.slice(this.head)
+      this.head = 0
+    }
+    return item
+  }
+}
+
+/** One piece of work that waits for, or holds, a permit. */
+export interface Entry {
+  /** Longest way below it: greater goes first. */
+  readonly priority: number
+  /** Among equals, smaller goes first. */
+  readonly position: number
+  /** What the surroundings of the work hold already. */
+  readonly outer: Permit | undefined
+  /** Called once, synchronously, when the permit is there. */
+  granted(permit: Permit): void
+  state: EntryState
+}
+
+export type EntryState = "idle" | "waiting" | "granted" | "gone"
+
+const goesBefore = (a: Entry, b: Entry): boolean =>
+  a.priority > b.priority || (a.priority === b.priority && a.position < b.position)
+
+/** Those that may hand out something only while their owner is below its own limit: a turn, or nobody. */
+export interface Limiter {
+  readonly limit: number
+  running: number
+}
+
+/** What waits for one pool on behalf of one turn. */
+export class Waitlist {
+  readonly pool: Pool
+  /** Looked up anew when the list was empty: the queue of a tenant with nothing here is forgotten. */
+  tenant: TenantQueue
+  readonly limiter: Limiter | undefined
+  private items: Array<Entry> = []
+  private head = 0
+  /** Entries that still wait; those that left stay in `items` until their turn comes. */
+  waiting = 0
+  queued = false
+
+  constructor(pool: Pool, tenant: TenantQueue, limiter: Limiter | undefined) {
+    this.pool = pool
+    this.tenant = tenant
+    this.limiter = limiter
+  }
+
+  get paused(): boolean {
+    return this.limiter !== undefined && this.limiter.running >= this.limiter.limit
+  }
+
+  add(entry: Entry): void {
+    const items = this.items
+    let at = items.length
+    if (at > this.head && goesBefore(entry, items[at - 1]!)) {
+      let low = this.head
+      while (low < at) {
+        const mid = (low + at) >>> 1
+        if (goesBefore(entry, items[mid]!)) at = mid
+        else low = mid + 1
+      }
+      items.splice(at, 0, entry)
+    } else items.push(entry)
+    this.waiting++
+  }
+
+  /** The entry that goes next, left in place. */
+  peek(): Entry | undefined {
+    while (this.head < this.items.length) {
+      const entry = this.items[this.head]!
+      if (entry.state === "waiting") return entry
+      this.drop()
+    }
+    return undefined
+  }
+
+  drop(): void {
+    this.items[this.head] = undefined as unknown as Entry
+    if (++this.head > 64 && this.head * 2 > this.items.length) {
+      this.items = this.items.slice(this.head)
+      this.head = 0
+    }
+  }
+
+  /** Forgets what has left, when nothing waits any more. */
+  clear(): void {
+    this.items = []
+    this.head = 0
+  }
+}
+
+export class TenantQueue {
+  readonly name: string
+  running = 0
+  waiting = 0
+  queued = false
+  plain: Waitlist | undefined = undefined
+  readonly ring = new Fifo<Waitlist>()
+  constructor(name: string) {
+    this.name = name
+  }
+}
+
+/** A permit that is out. `outer` is what the holder's own surroundings hold: the chain of everything inherited. */
+export class Permit {
+  readonly pool: Pool
+  readonly tenant: TenantQueue
+  readonly outer: Permit | undefined
+  readonly owner: unknown
+  /** The permit that this one borrows, when it is borrowed. */
+  lender: Permit | undefined
+  lent = false
+  returned = false
+  borrowers: Fifo<Borrower> | undefined = undefined
+  constructor(pool: Pool, tenant: TenantQueue, outer: Permit | undefined, owner: unknown, lender: Permit | undefined) {
+    this.pool = pool
+    this.tenant = tenant
+    this.outer = outer
+    this.owner = owner
+    this.lender = lender
+  }
+}
+
+interface Borrower {
+  readonly entry: Entry
+  readonly list: Waitlist
+}
+
+export interface Limits {
+  readonly concurrency: number
+  readonly perTenant: number
+  readonly queueLimit: number
+}
+
+/** The nearest permit of this pool that surrounding work holds. */
+export const heldOf = (held: Permit | undefined, pool: Pool): Permit | undefined => {
+  for (let permit = held; permit !== undefined; permit = permit.outer) {
+    if (permit.pool === pool && !permit.returned) return permit
+  }
+  return undefined
+}
+
+export class Pool {
+  readonly name: string
+  readonly limits: Limits
+  free: number
+  waiting = 0
+  /** Permits that are out and not borrowed, for whoever looks for a deadlock. */
+  readonly out = new Set<Permit>()
+  private readonly tenants = new Map<string, TenantQueue>()
+  private readonly ring = new Fifo<TenantQueue>()
+  private pumping = false
+  private position = 0
+
+  constructor(name: string, limits: Limits) {
+    this.name = name
+    this.limits = limits
+    this.free = limits.concurrency
+  }
+
+  waitlist(tenant: string, limiter: Limiter | undefined): Waitlist {
+    return new Waitlist(this, this.tenantOf(tenant), limiter)
+  }
+
+  /** All plain effects of one tenant wait in one line, as one turn would. */
+  plainList(tenant: string): Waitlist {
+    const queue = this.tenantOf(tenant)
+    return queue.plain ??= new Waitlist(this, queue, undefined)
+  }
+
+  nextPosition(): number {
+    return this.position++
+  }
+
+  private tenantOf(name: string): TenantQueue {
+    let queue = this.tenants.get(name)
+    if (queue === undefined) {
+      queue = new TenantQueue(name)
+      this.tenants.set(name, queue)
+    }
+    return queue
+  }
+
+  /** Puts an entry in line; false when the line is full. Nothing is granted before {@link pump}. */
+  join(list: Waitlist, entry: Entry): boolean {
+    const held = heldOf(entry.outer, this)
+    if (list.waiting === 0) list.tenant = this.tenantOf(list.tenant.name)
+    const tenant = list.tenant
+    if (held === undefined && this.limits.queueLimit !== Infinity) {
+      const open = Math.min(this.free, this.limits.perTenant - tenant.running)
+      if (this.waiting >= Math.max(0, open) + this.limits.queueLimit) return false
+    }
+    entry.state = "waiting"
+    if (held !== undefined) {
+      if (!held.lent && !list.paused) {
+        this.waiting++
+        tenant.waiting++
+        list.waiting++
+        this.lend(held, { entry, list })
+        return true
+      }
+      ;(held.borrowers ??= new Fifo()).push({ entry, list })
+    }
+    list.add(entry)
+    this.waiting++
+    tenant.waiting++
+    this.enqueue(list)
+    return true
+  }
+
+  /** Takes an entry out of the line: stopped, or out of time. */
+  leave(list: Waitlist, entry: Entry): void {
+    if (entry.state !== "waiting") return
+    entry.state = "gone"
+    this.left(list)
+  }
+
+  private left(list: Waitlist): void {
+    this.waiting--
+    list.tenant.waiting--
+    if (--list.waiting === 0) list.clear()
+    this.forget(list.tenant)
+  }
+
+  private forget(tenant: TenantQueue): void {
+    if (tenant.waiting === 0 && tenant.running === 0 && !tenant.queued) this.tenants.delete(tenant.name)
+  }
+
+  private enqueue(list: Waitlist): void {
+    if (list.queued || list.waiting === 0 || list.paused) return
+    list.queued = true
+    list.tenant.ring.push(list)
+    this.enqueueTenant(list.tenant)
+  }
+
+  private enqueueTenant(tenant: TenantQueue): void {
+    if (tenant.queued || tenant.ring.size === 0 || tenant.running >= this.limits.perTenant) return
+    tenant.queued = true
+    this.ring.push(tenant)
+  }
+
+  /** Hands out what is free to whoever is next. */
+  pump(): void {
+    if (this.pumping) return
+    this.pumping = true
+    try {
+      while (this.free > 0) {
+        const tenant = this.ring.shift()
+        if (tenant === undefined) return
+        tenant.queued = false
+        if (tenant.running < this.limits.perTenant) this.serve(tenant)
+        this.enqueueTenant(tenant)
+        this.forget(tenant)
+      }
+    } finally {
+      this.pumping = false
+    }
+  }
+
+  private serve(tenant: TenantQueue): void {
+    for (let list = tenant.ring.shift(); list !== undefined; list = tenant.ring.shift()) {
+      list.queued = false
+      const entry = list.paused ? undefined : list.peek()
+      if (entry === undefined) continue
+      list.drop()
+      // Granting runs the work, which may itself join or leave: the list goes back in line first.
+      this.take(list, entry)
+      return
+    }
+  }
+
+  private take(list: Waitlist, entry: Entry): void {
+    const tenant = list.tenant
+    this.free--
+    tenant.running++
+    if (list.limiter !== undefined) list.limiter.running++
+    entry.state = "granted"
+    this.left(list)
+    this.enqueue(list)
+    const permit = new Permit(this, tenant, entry.outer, entry, undefined)
+    this.out.add(permit)
+    entry.granted(permit)
+  }
+
+  private lend(held: Permit, borrower: Borrower): void {
+    held.lent = true
+    borrower.entry.state = "granted"
+    if (borrower.list.limiter !== undefined) borrower.list.limiter.running++
+    this.left(borrower.list)
+    borrower.entry.granted(new Permit(this, held.tenant, borrower.entry.outer, borrower.entry, held))
+  }
+
+  /** Gives a permit back; the next in line gets it with the next {@link pump}. */
+  release(permit: Permit): void {
+    if (permit.returned) return
+    permit.returned = true
+    if (permit.lent) {
+      // Work inside goes on with the permit: it is given back when that work ends.
+      return
+    }
+    this.giveBack(permit)
+  }
+
+  private giveBack(permit: Permit): void {
+    const lender = permit.lender
+    if (lender === undefined) {
+      this.out.delete(permit)
+      this.free++
+      permit.tenant.running--
+      this.enqueueTenant(permit.tenant)
+      this.forget(permit.tenant)
+      return
+    }
+    lender.lent = false
+    if (lender.returned) return this.giveBack(lender)
+    this.lendNext(lender)
+  }
+
+  private lendNext(lender: Permit): void {
+    const borrowers = lender.borrowers
+    if (borrowers === undefined) return
+    const paused: Array<Borrower> = []
+    for (let next = borrowers.shift(); next !== undefined; next = borrowers.shift()) {
+      if (next.entry.state !== "waiting") continue
+      if (next.list.paused) {
+        paused.push(next)
+        continue
+      }
+      for (const again of paused) borrowers.push(again)
+      return this.lend(lender, next)
+    }
+    for (const again of paused) borrowers.push(again)
+  }
+
+  /** A turn below its own limit again: what it has waiting here may be served. */
+  resume(list: Waitlist, held: Permit | undefined): void {
+    const lender = heldOf(held, this)
+    if (lender !== undefined && !lender.lent) this.lendNext(lender)
+    this.enqueue(list)
+  }
+
+  /** Whether something waiting in this list could be served now. */
+  canServe(list: Waitlist): boolean {
+    return this.free > 0 && list.waiting > 0 && list.tenant.running < this.limits.perTenant
+  }
+
+  stats(): {
+    readonly concurrency: number
+    readonly running: number
+    readonly waiting: number
+    readonly tenants: Record<string, { readonly running: number; readonly waiting: number }>
+  } {
+    const tenants: Record<string, { readonly running: number; readonly waiting: number }> = Object.create(null)
+    for (const [name, tenant] of this.tenants) {
+      if (tenant.running > 0 || tenant.waiting > 0) tenants[name] = { running: tenant.running, waiting: tenant.waiting }
+    }
+    return { concurrency: this.limits.concurrency, running: this.out.size, waiting: this.waiting, tenants }
+  }
+}

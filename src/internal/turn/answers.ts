@@ -1,0 +1,233 @@
+/** How outcomes are made: one place for the table of DESIGN part 4 and for the words that the model reads. */
+import type * as Cause from "effect/Cause"
+import * as Exit from "effect/Exit"
+import type * as Outcome from "../../Outcome.ts"
+import { type StopReason } from "../../Siblings.ts"
+import type * as ToolPolicy from "../../ToolPolicy.ts"
+import { describe, unencodable } from "./json.ts"
+import { complaint, type ToolEntry } from "./tool.ts"
+
+/** Which call is answered. */
+export interface Asked {
+  readonly position: number
+  readonly id: string
+  readonly name: string
+  readonly repairedFrom: string | undefined
+}
+
+type Any = Outcome.Outcome<any>
+
+const withName = (asked: Asked, outcome: Record<string, unknown>): Any => {
+  if (asked.repairedFrom !== undefined) outcome["repairedFrom"] = asked.repairedFrom
+  return outcome as unknown as Any
+}
+
+const base = (
+  asked: Asked,
+  status: Outcome.Status,
+  code: string | undefined,
+  started: boolean,
+  effect: Outcome.Effect,
+  retryable: boolean,
+  message: string
+): Any =>
+  withName(asked, {
+    position: asked.position,
+    id: asked.id,
+    name: asked.name,
+    status,
+    ...(code === undefined ? undefined : { code }),
+    started,
+    effect,
+    retryable,
+    message
+  })
+
+/** Whether trying again cannot double an effect: reads, and writes with a key that the backend honours. */
+const safe = (policy: ToolPolicy.ToolPolicy): boolean => policy.access === "read" || policy.forward !== undefined
+
+const unknownEffect = (policy: ToolPolicy.ToolPolicy): string =>
+  policy.access === "read"
+    ? "it only reads, so nothing was changed"
+    : policy.forward !== undefined
+    ? "whether it took effect is unknown; calling it again with the same arguments is safe, for it carries a key"
+    : "whether it took effect is unknown; find out before you call it again, it could be done twice"
+
+export const ok = (asked: Asked, result: unknown, encoded: unknown, effect: Outcome.Effect): Any =>
+  withName(asked, {
+    position: asked.position,
+    id: asked.id,
+    name: asked.name,
+    status: "ok",
+    result,
+    encoded,
+    started: true,
+    effect,
+    retryable: false,
+    message: ""
+  })
+
+/** Errors of calls that were certainly not started. */
+export const refused = (asked: Asked, code: Outcome.ErrorCode, message: string): Any =>
+  base(asked, "error", code, false, "none", retryableCodes.has(code), message)
+
+const retryableCodes = new Set<Outcome.ErrorCode>([
+  "invalid_arguments",
+  "ambiguous_id",
+  "incomplete_response",
+  "queue_full",
+  "store_unavailable"
+])
+
+export const deferred = (asked: Asked, code: "placeholder" | "waits_for_approval", message: string): Any =>
+  base(asked, "deferred", code, false, "none", true, message)
+
+export const pendingApproval = (asked: Asked): Any =>
+  base(asked, "pending_approval", undefined, false, "none", false, "waits for a human's approval; it has not been run")
+
+export const providerExecuted = (asked: Asked): Any =>
+  base(asked, "provider_executed", undefined, false, "none", false, "the provider ran it itself")
+
+const why: Record<Outcome.CancelCode, string> = {
+  by_caller: "it was stopped by the caller",
+  by_sibling: "it was stopped because another call of the turn settled the matter",
+  by_deadline: "the deadline of the turn had come",
+  by_itself: "it interrupted itself"
+}
+
+const withReason = (outcome: Any, reason: string | undefined): Any =>
+  reason === undefined ? outcome : { ...outcome, reason } as Any
+
+export const cancelledBeforeStart = (asked: Asked, stop: StopReason): Any =>
+  withReason(
+    base(asked, "cancelled", stop.code, false, "none", true, `${why[stop.code]} before it was started: nothing was done`),
+    stop.reason
+  )
+
+export const cancelled = (asked: Asked, stop: StopReason | undefined, policy: ToolPolicy.ToolPolicy): Any => {
+  const code = stop?.code ?? "by_itself"
+  return withReason(
+    base(
+      asked,
+      "cancelled",
+      code,
+      true,
+      policy.access === "read" ? "none" : "unknown",
+      safe(policy),
+      `${why[code]} after it was started; ${unknownEffect(policy)}`
+    ),
+    stop?.reason
+  )
+}
+
+export interface Expired {
+  readonly clock: "timeout" | "idleTimeout" | "waitTimeout"
+  readonly millis: number
+}
+
+export const timedOut = (asked: Asked, limit: Expired, policy: ToolPolicy.ToolPolicy): Any => {
+  const outcome = limit.clock === "waitTimeout"
+    ? base(asked, "timeout", "queue", false, "none", true, `it waited ${limit.millis} ms for its start, its limit: nothing was done`)
+    : base(
+      asked,
+      "timeout",
+      "handler",
+      true,
+      policy.access === "read" ? "none" : "unknown",
+      safe(policy),
+      `it ${limit.clock === "timeout" ? "ran" : "was silent"} for ${limit.millis} ms, its limit; ${unknownEffect(policy)}`
+    )
+  return { ...outcome, limit } as Any
+}
+
+/** The outcome of a duplicate: the same answer, with a result of its own (rule R5). */
+export const duplicate = (asked: Asked, of: Any, tool: ToolEntry | undefined): Any => {
+  const copy = {
+    ...of,
+    position: asked.position,
+    id: asked.id,
+    duplicateOf: { position: of.position, id: of.id }
+  } as any
+  if (copy.encoded !== undefined && copy.encoded !== null && typeof copy.encoded === "object") {
+    copy.encoded = JSON.parse(JSON.stringify(copy.encoded))
+  }
+  if (copy.status === "ok" && tool !== undefined) {
+    const decoded = tool.decodeResult(copy.encoded)
+    copy.result = Exit.isExit(decoded) && Exit.isSuccess(decoded) ? decoded.value : copy.encoded
+  }
+  return copy
+}
+
+/** What a started run came to when it failed and neither a stop nor a clock decides. */
+export const failedWith = (asked: Asked, tool: ToolEntry, cause: Cause.Cause<unknown>): Any => {
+  const { policy } = tool
+  let failure: { readonly error: unknown } | undefined
+  for (const reason of cause.reasons) {
+    if (reason._tag === "Die") return defect(asked, reason.defect, policy)
+    if (reason._tag === "Fail" && failure === undefined) failure = reason
+  }
+  return failure === undefined ? cancelled(asked, undefined, policy) : failed(asked, tool, failure.error)
+}
+
+const defect = (asked: Asked, thrown: unknown, policy: ToolPolicy.ToolPolicy): Any => {
+  const write = policy.access === "write"
+  const words = `the handler broke: ${describe(thrown)}`
+  return base(asked, "error", "defect", true, write ? "unknown" : "none", false, write ? `${words}; ${unknownEffect(policy)}` : words)
+}
+
+/** What a started run came to when it succeeded: `encoded` is the exit of encoding its value. */
+export const succeeded = (
+  asked: Asked,
+  tool: ToolEntry,
+  value: unknown,
+  encoded: Exit.Exit<unknown, unknown>
+): Any => {
+  const effect: Outcome.Effect = tool.policy.access === "write" ? "applied" : "none"
+  if (Exit.isFailure(encoded)) {
+    const reason = encoded.cause.reasons[0]
+    const problem = reason?._tag === "Fail"
+      ? `not of the form that the tool's success schema asks for (${complaint(reason.error).message})`
+      : describe(reason?._tag === "Die" ? reason.defect : undefined)
+    return unencodableResult(asked, problem, effect)
+  }
+  const problem = unencodable(encoded.value)
+  return problem === undefined ? ok(asked, value, encoded.value, effect) : unencodableResult(asked, problem, effect)
+}
+
+const unencodableResult = (asked: Asked, problem: string, effect: Outcome.Effect): Any =>
+  base(
+    asked,
+    "error",
+    "unencodable_result",
+    true,
+    effect,
+    false,
+    effect === "applied"
+      ? `the call took effect, but its result cannot be given: it is ${problem}; do not call it again for the result`
+      : `the result cannot be given: it is ${problem}`
+  )
+
+const ask = (classify: ((failure: any) => boolean) | undefined, failure: unknown): boolean => {
+  if (classify === undefined) return false
+  try {
+    return classify(failure) === true
+  } catch {
+    return false
+  }
+}
+
+const failed = (asked: Asked, tool: ToolEntry, failure: unknown): Any => {
+  const { policy } = tool
+  const effect: Outcome.Effect = policy.access === "read" || ask(policy.failures.noEffect, failure) ? "none" : "unknown"
+  const transient = ask(policy.failures.transient, failure)
+  const retryable = transient && (effect === "none" || safe(policy))
+  const words = effect === "unknown" ? `${describe(failure)}; ${unknownEffect(policy)}` : describe(failure)
+  let encoded: unknown
+  try {
+    const attempt = tool.encodeFailure(failure)
+    if (Exit.isExit(attempt) && Exit.isSuccess(attempt) && unencodable(attempt.value) === undefined) encoded = attempt.value
+  } catch {
+    // The words are enough: a failure that cannot be encoded is still the call's failure.
+  }
+  return { ...base(asked, "error", "failed", true, effect, retryable, words), failure, encoded } as Any
+}

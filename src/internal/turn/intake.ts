@@ -1,0 +1,306 @@
+/**
+ * Intake, once, before anything runs (rules R6 to R8, R10, R11): parse, placeholders, decode, keys, approval. One call at a time;
+ * arguments are decoded once, and everything after works on the decoded value.
+ */
+import type * as Cause from "effect/Cause"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import type * as Outcome from "../../Outcome.ts"
+import * as ToolCall from "../../ToolCall.ts"
+import type * as TurnPlan from "../../TurnPlan.ts"
+import { type ArgumentLimits, canonical, describe, parse } from "./json.ts"
+import * as Placeholders from "./placeholders.ts"
+import { type AnyToolkit, complaint, entryOf, needsApproval, type Runner, runnerOf, type ToolEntry } from "./tool.ts"
+import type * as Context from "effect/Context"
+
+/** A call that has been taken in. */
+export interface Taken {
+  readonly call: ToolCall.ToolCall
+  readonly position: number
+  readonly name: string
+  readonly repairedFrom: string | undefined
+  tool: ToolEntry | undefined
+  params: unknown
+  encoded: Record<string, unknown> | undefined
+  keys: ReadonlyArray<string> | undefined
+  digest: string | undefined
+  content: string | undefined
+  idempotencyKey: string | undefined
+  state: TurnPlan.Entry["state"]
+  /** What has still to be found out with an effect; undefined for nearly every call. */
+  pending: Effect.Effect<void, never, any> | undefined
+}
+
+export interface IntakeOptions {
+  readonly toolkit: AnyToolkit
+  readonly context: Context.Context<never>
+  readonly turn: () => string
+  readonly nameRepair: boolean
+  readonly finishReason: ToolCall.FinishReason | undefined
+  readonly limits: ArgumentLimits
+}
+
+const open = { _tag: "open", approval: false } as const
+const openForApproval = { _tag: "open", approval: true } as const
+const provider = { _tag: "provider" } as const
+
+const refused = (code: Outcome.ErrorCode, message: string) => ({ _tag: "refused", code, message }) as const
+
+export class Intake {
+  private readonly options: IntakeOptions
+  private readonly tools: Record<string, any>
+  private readonly runners = new Map<string, Runner | { readonly missing: string }>()
+  private readonly ids: ReadonlyArray<string>
+  private readonly repeatedIds: ReadonlySet<string>
+  private readonly repeatedNames: ReadonlySet<string>
+
+  constructor(options: IntakeOptions, calls: ReadonlyArray<ToolCall.ToolCall>) {
+    this.options = options
+    this.tools = options.toolkit.tools
+    const ids = new Set<string>()
+    const repeatedIds = new Set<string>()
+    const names = new Set<string>()
+    const repeatedNames = new Set<string>()
+    for (const call of calls) {
+      if (call.providerExecuted === true) continue
+      if (call.id !== "") {
+        if (ids.has(call.id)) repeatedIds.add(call.id)
+        else ids.add(call.id)
+      }
+      if (names.has(call.name)) repeatedNames.add(call.name)
+      else names.add(call.name)
+    }
+    this.ids = Array.from(ids)
+    this.repeatedIds = repeatedIds
+    this.repeatedNames = repeatedNames
+  }
+
+  /** How the calls of a tool are run, found once for the turn. */
+  runner(tool: ToolEntry): Runner | { readonly missing: string } {
+    let runner = this.runners.get(tool.name)
+    if (runner === undefined) {
+      runner = runnerOf(this.options.toolkit, tool, this.options.context)
+      this.runners.set(tool.name, runner)
+    }
+    return runner
+  }
+
+  take(call: ToolCall.ToolCall, position: number): Taken {
+    const taken: Taken = {
+      call,
+      position,
+      name: call.name,
+      repairedFrom: undefined,
+      tool: undefined,
+      params: undefined,
+      encoded: undefined,
+      keys: undefined,
+      digest: undefined,
+      content: undefined,
+      idempotencyKey: undefined,
+      state: open,
+      pending: undefined
+    }
+    if (call.providerExecuted === true) {
+      taken.state = provider
+      return taken
+    }
+    if (this.repeatedIds.has(call.id)) taken.content = contentOf(call.arguments)
+    if (ToolCall.isCutShort(this.options.finishReason)) {
+      taken.state = refused(
+        "incomplete_response",
+        `the response was cut short (${this.options.finishReason}): nothing of it was run; call again`
+      )
+      return taken
+    }
+    if (!Object.hasOwn(this.tools, call.name)) return this.unknown(taken)
+    this.parse(taken, this.tools[call.name])
+    return taken
+  }
+
+  private unknown(taken: Taken): Taken {
+    const names = Object.keys(this.tools)
+    if (this.options.nameRepair) {
+      const wanted = taken.name.trim().toLowerCase()
+      const fitting = names.filter((name) => name.toLowerCase() === wanted)
+      if (fitting.length === 1) {
+        const repaired: Taken = { ...taken, name: fitting[0]!, repairedFrom: taken.name }
+        this.parse(repaired, this.tools[fitting[0]!])
+        return repaired
+      }
+    }
+    taken.state = refused("unknown_tool", unknownTool(taken.name, names))
+    return taken
+  }
+
+  private parse(taken: Taken, given: any): void {
+    try {
+      taken.tool = entryOf(given)
+    } catch (error) {
+      taken.state = refused("defect", `the parameters of the tool "${taken.name}" cannot be checked: ${describe(error)}`)
+      return
+    }
+    const parsed = parse(taken.call.arguments, this.options.limits)
+    if (parsed._tag === "invalid") {
+      taken.state = refused("invalid_arguments", `tool "${taken.name}": ${parsed.message}`)
+      return
+    }
+    const { tool } = taken
+    taken.encoded = parsed.value
+    if (taken.content !== undefined) taken.content = canonical(parsed.value) ?? taken.content
+    if (parsed.suspicious && tool.detect) {
+      const found = Placeholders.find(parsed.value, this.ids, tool.literal, tool.requiredTexts)
+      if (found !== undefined) {
+        taken.state = { _tag: "deferred", code: "placeholder", message: found.message }
+        return
+      }
+    }
+    const decoded = tool.decode(parsed.value)
+    if (Exit.isExit(decoded)) return this.decoded(taken, tool, decoded, parsed.suspicious)
+    taken.pending = Effect.flatMap(Effect.exit(decoded), (exit) => {
+      this.decoded(taken, tool, exit, parsed.suspicious)
+      const next = taken.pending
+      taken.pending = undefined
+      return next ?? Effect.void
+    })
+  }
+
+  private decoded(taken: Taken, tool: ToolEntry, exit: Exit.Exit<unknown, unknown>, suspicious: boolean): void {
+    taken.pending = undefined
+    if (Exit.isFailure(exit)) {
+      const reason = exit.cause.reasons[0]
+      if (reason?._tag !== "Fail") {
+        taken.state = refused("defect", `decoding the arguments failed: ${describe(reason?._tag === "Die" ? reason.defect : undefined)}`)
+        return
+      }
+      const { message, paths } = complaint(reason.error)
+      const nothing = suspicious && tool.detect ? Placeholders.findNull(taken.encoded!, paths, tool.literal) : undefined
+      taken.state = nothing === undefined
+        ? refused("invalid_arguments", `tool "${taken.name}": ${message}`)
+        : { _tag: "deferred", code: "placeholder", message: nothing.message }
+      return
+    }
+    const params = taken.params = exit.value
+    const { policy } = tool
+    if (policy.keys !== undefined) {
+      const keys = keysOf(policy.keys, params)
+      if (typeof keys === "string") {
+        taken.state = refused("defect", `the keys of the tool "${taken.name}" could not be computed: ${keys}`)
+        return
+      }
+      taken.keys = keys
+    }
+    if (policy.forward !== undefined) {
+      const place = { turn: this.options.turn(), position: taken.position, id: taken.call.id }
+      let key: unknown
+      try {
+        key = policy.forward(params, place)
+      } catch (error) {
+        taken.state = refused("defect", `the idempotency key of the tool "${taken.name}" could not be computed: ${describe(error)}`)
+        return
+      }
+      if (typeof key !== "string" || key === "") {
+        taken.state = refused("defect", `the idempotency key of the tool "${taken.name}" must be a text, and is ${describe(key)}`)
+        return
+      }
+      taken.idempotencyKey = key
+    }
+    if (!policy.repeatable && (this.options.nameRepair || this.repeatedNames.has(taken.name))) {
+      taken.digest = canonical(params) ?? digestOf(tool, params)
+    }
+    this.approval(taken, tool)
+  }
+
+  private approval(taken: Taken, tool: ToolEntry): void {
+    let answer: boolean | Effect.Effect<boolean>
+    try {
+      answer = needsApproval(tool.tool, taken.params, taken.call.id)
+    } catch {
+      // A predicate that fails holds the call (rule R10).
+      taken.state = openForApproval
+      return
+    }
+    if (typeof answer === "boolean") {
+      if (answer) taken.state = openForApproval
+      return
+    }
+    if (!Effect.isEffect(answer)) {
+      taken.state = openForApproval
+      return
+    }
+    taken.pending = Effect.map(Effect.exit(answer), (exit) => {
+      if (!Exit.isSuccess(exit) || exit.value !== false) taken.state = openForApproval
+    })
+  }
+}
+
+/** The call as the planner takes it. */
+export const planned = (taken: Taken): TurnPlan.Entry => ({
+  position: taken.position,
+  id: taken.call.id,
+  name: taken.name,
+  access: taken.tool === undefined ? "write" : taken.tool.policy.access,
+  keys: taken.keys,
+  backend: taken.tool?.backendName,
+  repeatable: taken.tool?.policy.repeatable ?? false,
+  digest: taken.digest,
+  content: taken.content,
+  state: taken.state
+})
+
+const keysOf = (of: (params: any) => ReadonlyArray<string>, params: unknown): ReadonlyArray<string> | string => {
+  let keys: unknown
+  try {
+    keys = of(params)
+  } catch (error) {
+    return describe(error)
+  }
+  if (!Array.isArray(keys)) return `expected a list of texts, and got ${describe(keys)}`
+  for (const key of keys) if (typeof key !== "string") return `expected a list of texts, and one is ${describe(key)}`
+  return keys
+}
+
+/** A digest by way of the encoded form, for parameters that hold dates, options and the like. */
+const digestOf = (tool: ToolEntry, params: unknown): string | undefined => {
+  const encoded = tool.encodeParams(params)
+  return Exit.isExit(encoded) && Exit.isSuccess(encoded) ? canonical(encoded.value) : undefined
+}
+
+/** By what a re-delivery is recognised when the arguments cannot be read. */
+const contentOf = (raw: unknown): string =>
+  typeof raw === "string" ? `text:${raw}` : raw === undefined || raw === null ? "{}" : canonical(raw) ?? "?"
+
+/** The words for a tool that does not exist, with the nearest names. */
+const unknownTool = (name: string, names: ReadonlyArray<string>): string => {
+  const near = names
+    .map((known) => ({ known, distance: distance(name.trim().toLowerCase(), known.toLowerCase()) }))
+    .filter(({ distance, known }) => distance <= Math.max(2, Math.floor(Math.max(known.length, name.length) / 2)))
+    .sort((a, b) => a.distance - b.distance)
+    .slice(0, 3)
+    .map(({ known }) => known)
+  const shown = near.length > 0 ? `the nearest names are ${near.join(", ")}` : names.length === 0
+    ? "there are no tools at all"
+    : `the tools are ${names.slice(0, 8).join(", ")}${names.length > 8 ? `, and ${names.length - 8} more` : ""}`
+  return `there is no tool ${JSON.stringify(name.length > 80 ? `${name.slice(0, 80)}…` : name)}: ${shown}`
+}
+
+const distance = (a: string, b: string): number => {
+  if (Math.abs(a.length - b.length) > 40) return Infinity
+  let row = Array.from({ length: b.length + 1 }, (_, i) => i)
+  for (let i = 1; i <= a.length; i++) {
+    const next = [i]
+    for (let j = 1; j <= b.length; j++) {
+      next.push(Math.min(next[j - 1]! + 1, row[j]! + 1, row[j - 1]! + (a[i - 1] === b[j - 1] ? 0 : 1)))
+    }
+    row = next
+  }
+  return row[b.length]!
+}
+
+/** The reason of a failure as a text, for the few places that meet a whole cause. */
+export const causeText = (cause: Cause.Cause<unknown>): string => {
+  const fail = cause.reasons.find((reason) => reason._tag === "Fail")
+  if (fail !== undefined) return describe((fail as Cause.Fail<unknown>).error)
+  const die = cause.reasons.find((reason) => reason._tag === "Die")
+  return die === undefined ? "interrupted" : describe((die as Cause.Die).defect)
+}

@@ -1,0 +1,246 @@
+/** JSON values as they come from a model and as they go back: what may be in them, and when two of them are equal. */
+
+export interface ArgumentLimits {
+  /** Characters of the argument text. */
+  readonly maxBytes: number
+  readonly maxDepth: number
+  /** Members and items, over all depths. */
+  readonly maxKeys: number
+}
+
+export type Parsed =
+  | { readonly _tag: "ok"; readonly value: Record<string, unknown>; readonly suspicious: boolean }
+  | { readonly _tag: "invalid"; readonly message: string }
+
+const invalid = (message: string): Parsed => ({ _tag: "invalid", message })
+
+const kindOf = (value: unknown): string => value === null ? "null" : Array.isArray(value) ? "a list" : `a ${typeof value}`
+
+/**
+ * Reads arguments once: text or object in, one plain JSON object out. Blank text, and absent or null arguments, mean `{}`.
+ * `suspicious` tells whether a text that could be a placeholder, or a null, was seen on the way.
+ */
+export const parse = (raw: unknown, limits: ArgumentLimits): Parsed => {
+  let value: unknown = raw
+  if (raw === undefined || raw === null) return { _tag: "ok", value: {}, suspicious: false }
+  if (typeof raw === "string") {
+    if (raw.length > limits.maxBytes) {
+      return invalid(`the arguments have ${raw.length} characters: at most ${limits.maxBytes} are taken`)
+    }
+    if (raw.trim() === "") return { _tag: "ok", value: {}, suspicious: false }
+    try {
+      value = JSON.parse(raw)
+    } catch (error) {
+      return invalid(`the arguments are not valid JSON: ${(error as Error).message}`)
+    }
+  }
+  if (typeof value !== "object" || value === null || Array.isArray(value)) {
+    return invalid(`the arguments must be one JSON object, and are ${kindOf(value)}`)
+  }
+  const state: WalkState = { left: limits.maxKeys, size: 0, suspicious: false, problem: undefined }
+  walk(value, limits.maxDepth, state, "")
+  if (state.problem !== undefined) return invalid(state.problem)
+  if (state.left < 0) return invalid(`the arguments have more than ${limits.maxKeys} members and items`)
+  if (state.size > limits.maxBytes) {
+    return invalid(`the arguments hold more than the ${limits.maxBytes} characters that are taken`)
+  }
+  return { _tag: "ok", value: value as Record<string, unknown>, suspicious: state.suspicious }
+}
+
+interface WalkState {
+  left: number
+  size: number
+  suspicious: boolean
+  problem: string | undefined
+}
+
+const walk = (value: unknown, depth: number, state: WalkState, at: string): void => {
+  if (state.problem !== undefined) return
+  switch (typeof value) {
+    case "string":
+      state.size += value.length
+      if (looksOdd(value)) state.suspicious = true
+      return
+    case "boolean":
+      return
+    case "number":
+      if (!Number.isFinite(value)) state.problem = `the number at "${at}" is not finite`
+      return
+    case "object":
+      break
+    default:
+      state.problem = `the value at "${at}" is ${kindOf(value)}, which JSON cannot hold`
+      return
+  }
+  if (value === null) {
+    state.suspicious = true
+    return
+  }
+  if (depth === 0) {
+    state.problem = "the arguments are nested too deeply"
+    return
+  }
+  if (Array.isArray(value)) {
+    state.left -= value.length
+    if (state.left < 0) return
+    for (let i = 0; i < value.length; i++) walk(value[i], depth - 1, state, at === "" ? `${i}` : `${at}.${i}`)
+    return
+  }
+  if (!isPlain(value)) {
+    state.problem = `the value at "${at}" is no plain JSON value`
+    return
+  }
+  for (const key of Object.keys(value)) {
+    if (--state.left < 0) return
+    state.size += key.length
+    if (key === "$ref") state.suspicious = true
+    walk((value as Record<string, unknown>)[key], depth - 1, state, at === "" ? key : `${at}.${key}`)
+  }
+}
+
+/** Cheap test for texts that the placeholder rules look at more closely. */
+const looksOdd = (text: string): boolean => {
+  if (text.length === 0) return true
+  const first = text.charCodeAt(0)
+  // < $ { or white space in front
+  if (first === 60 || first === 36 || first === 123 || first <= 32) return true
+  return text.length < 32 ? text === "TBD" || text.includes("#") || text.includes("{{") || text.includes(".") : text.includes("{{")
+}
+
+export const isPlain = (value: object): boolean => {
+  const proto = Object.getPrototypeOf(value)
+  return proto === Object.prototype || proto === null
+}
+
+/** What is wrong with a value as JSON, or undefined: nothing may become an empty object in silence, or make `stringify` throw. */
+export const unencodable = (value: unknown): string | undefined => {
+  switch (typeof value) {
+    case "string":
+    case "boolean":
+      return undefined
+    case "number":
+      return Number.isFinite(value) ? undefined : String(value)
+    case "object":
+      return value === null ? undefined : unencodableIn(value, [], "")
+    default:
+      return value === undefined ? "undefined" : typeof value === "bigint" ? "a bigint" : `a ${typeof value}`
+  }
+}
+
+const unencodableIn = (value: object, parents: Array<object>, at: string): string | undefined => {
+  if (parents.includes(value)) return `${at === "" ? "the value" : `"${at}"`} contains itself`
+  if (parents.length > 500) return "it is nested too deeply"
+  parents.push(value)
+  const entries: ReadonlyArray<string> | undefined = Array.isArray(value) ? undefined : Object.keys(value)
+  if (entries !== undefined && !isPlain(value)) {
+    return `${at === "" ? "the value" : `"${at}"`} is ${article(value)}, which JSON cannot hold`
+  }
+  const length = entries === undefined ? (value as ReadonlyArray<unknown>).length : entries.length
+  for (let i = 0; i < length; i++) {
+    const key = entries === undefined ? i : entries[i]!
+    let inner: unknown
+    try {
+      inner = (value as any)[key]
+    } catch {
+      return `"${at}.${key}" cannot be read`
+    }
+    if (typeof inner === "string" || inner === null || typeof inner === "boolean") continue
+    if (typeof inner === "object") {
+      const problem = unencodableIn(inner, parents, at === "" ? `${key}` : `${at}.${key}`)
+      if (problem !== undefined) return problem
+      continue
+    }
+    // An absent member and an undefined one are the same in JSON.
+    if (inner === undefined && entries !== undefined) continue
+    const problem = unencodable(inner)
+    if (problem !== undefined) return `"${at === "" ? key : `${at}.${key}`}" is ${problem}`
+  }
+  parents.pop()
+  return undefined
+}
+
+const article = (value: object): string => {
+  try {
+    const name = (value as { constructor?: { name?: unknown } }).constructor?.name
+    return typeof name === "string" && name !== "" ? `an instance of ${name}` : "no plain object"
+  } catch {
+    return "no plain object"
+  }
+}
+
+/**
+ * A text that is equal for equal values and different for different ones: object keys sorted at every depth, array order kept.
+ * Undefined when the value holds what is no plain JSON, so that it has to be encoded first.
+ */
+export const canonical = (value: unknown): string | undefined => {
+  switch (typeof value) {
+    case "string":
+      return JSON.stringify(value)
+    case "number":
+      return Number.isFinite(value) ? (Object.is(value, -0) ? "0" : String(value)) : undefined
+    case "boolean":
+      return value ? "true" : "false"
+    case "object":
+      break
+    default:
+      return undefined
+  }
+  if (value === null) return "null"
+  if (Array.isArray(value)) {
+    let out = "["
+    for (let i = 0; i < value.length; i++) {
+      const item = canonical(value[i])
+      if (item === undefined) return undefined
+      out += i === 0 ? item : `,${item}`
+    }
+    return out + "]"
+  }
+  if (!isPlain(value)) return undefined
+  const keys = Object.keys(value)
+  if (keys.length > 1) keys.sort()
+  let out = "{"
+  for (let i = 0; i < keys.length; i++) {
+    const key = keys[i]!
+    const inner = (value as Record<string, unknown>)[key]
+    if (inner === undefined) continue
+    const item = canonical(inner)
+    if (item === undefined) return undefined
+    out += `${out.length === 1 ? "" : ","}${JSON.stringify(key)}:${item}`
+  }
+  return out + "}"
+}
+
+/** A short text for anything that was thrown: never empty, and making it never throws. */
+export const describe = (thrown: unknown): string => {
+  const text = describeUnsafe(thrown)
+  return text.length > 2000 ? `${text.slice(0, 2000)}…` : text
+}
+
+const describeUnsafe = (thrown: unknown): string => {
+  try {
+    if (thrown instanceof Error) {
+      const message = typeof thrown.message === "string" ? thrown.message : ""
+      const name = typeof thrown.name === "string" && thrown.name !== "" ? thrown.name : "Error"
+      return message === "" ? `${name} (without a message)` : name === "Error" ? message : `${name}: ${message}`
+    }
+    switch (typeof thrown) {
+      case "string":
+        return thrown === "" ? "an empty text was thrown" : thrown
+      case "undefined":
+        return "nothing was thrown (no value)"
+      case "symbol":
+      case "number":
+      case "boolean":
+        return `thrown: ${String(thrown)}`
+      case "bigint":
+        return `thrown: ${thrown}n`
+      case "function":
+        return "a function was thrown"
+    }
+    if (thrown === null) return "null was thrown"
+    const text = JSON.stringify(thrown)
+    return typeof text === "string" ? `thrown: ${text}` : "an object was thrown"
+  } catch {
+    return "something was thrown that cannot be described"
+  }
+}

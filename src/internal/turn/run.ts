@@ -1,0 +1,941 @@
+/**
+ * One turn at work. Its state changes in the steps of the runtime (P1), each of which is synchronous.
+ *
+ * - T1: a slot is filled once; whoever comes later finds it filled. The turn closes when no slot is open.
+ * - T2: a run goes waiting → starting → running → ended, and never back. Keys first, then the turn's own limit and the permit
+ *   together, then the start.
+ * - T3: the first reason stands: a run that was stopped is not timed out afterwards, nor the other way round.
+ * - T4: a permit and keys are given back when the work has really ended, never when the answer is given.
+ * - T5: a write without a key is never interrupted once it has started.
+ * - T6: no fiber of the turn runs when it has closed, but for those of runs that the supervisor has taken over.
+ */
+import * as Cause from "effect/Cause"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import type * as Fiber from "effect/Fiber"
+import * as Backend from "../../Backend.ts"
+import * as Outcome from "../../Outcome.ts"
+import * as Siblings from "../../Siblings.ts"
+import type * as ToolCall from "../../ToolCall.ts"
+import * as TurnContext from "../../TurnContext.ts"
+import type * as TurnEvent from "../../TurnEvent.ts"
+import type * as TurnJournal from "../../TurnJournal.ts"
+import * as TurnPlan from "../../TurnPlan.ts"
+import * as Answers from "./answers.ts"
+import { causeText, type Taken } from "./intake.ts"
+import type { RuntimeState } from "./runtime.ts"
+import type { Timer, Timers } from "./timers.ts"
+import type { Runner } from "./tool.ts"
+
+type AnyOutcome = Outcome.Outcome<any>
+
+/** What a turn is made with. */
+export interface Setting {
+  readonly runtime: RuntimeState
+  readonly context: Context.Context<never>
+  readonly timers: Timers
+  readonly calls: ReadonlyArray<ToolCall.ToolCall>
+  readonly identity: () => TurnContext.Identity
+  readonly tenant: string
+  readonly parent: Run | undefined
+  readonly held: Backend.Permit | undefined
+  readonly journal: TurnJournal.TurnJournal["Service"] | undefined
+  readonly policy: Siblings.Policy<any>
+  readonly unitOf: ((call: ToolCall.ToolCall, position: number) => string) | undefined
+  /** The turn's own limit; `Infinity` for none. */
+  readonly limit: number
+  readonly sequential: boolean
+  readonly graceReads: number
+  readonly graceWrites: number
+  readonly emit: ((event: TurnEvent.TurnEvent) => void) | undefined
+  readonly at: () => number
+}
+
+/** One execution: it answers its own call and those that are the same. */
+export class Run extends Siblings.Member<AnyOutcome> implements Backend.Entry, Answers.Asked {
+  readonly turn: TurnState
+  readonly taken: Taken
+  readonly runner: Runner
+  readonly priority: number
+  node: TurnPlan.Node | undefined = undefined
+  /** Positions of identical calls that this run answers too, without those that have left. */
+  twins: Array<number> | undefined = undefined
+  /** Its own call is still to be answered. */
+  asks = true
+  state: Backend.EntryState = "idle"
+  list: Backend.Waitlist | undefined = undefined
+  permit: Backend.Permit | undefined = undefined
+  starting = false
+  reserved = false
+  concluding = false
+  givenUp = false
+  stopReason: Siblings.StopReason | undefined = undefined
+  expired: Answers.Expired | undefined = undefined
+  timer: Timer | undefined = undefined
+  idleTimer: Timer | undefined = undefined
+  progressAt = 0
+  readyAt = 0
+  /** Turns that run inside this run's handler. */
+  nested: Set<TurnState> | undefined = undefined
+
+  constructor(
+    group: Siblings.Group<AnyOutcome>,
+    turn: TurnState,
+    taken: Taken,
+    runner: Runner,
+    priority: number
+  ) {
+    super(group)
+    this.turn = turn
+    this.taken = taken
+    this.runner = runner
+    this.priority = priority
+  }
+
+  get position(): number {
+    return this.taken.position
+  }
+  get id(): string {
+    return this.taken.call.id
+  }
+  get name(): string {
+    return this.taken.name
+  }
+  get repairedFrom(): string | undefined {
+    return this.taken.repairedFrom
+  }
+  get outer(): Backend.Permit | undefined {
+    return this.turn.setting.held
+  }
+  get policy() {
+    return this.runner.entry.policy
+  }
+  get grace(): number {
+    return this.policy.access === "read" ? this.turn.setting.graceReads : this.turn.setting.graceWrites
+  }
+  /** Started, and not ended: it may have an effect. */
+  get atWork(): boolean {
+    return this.phase === "running" && !this.starting
+  }
+
+  /** Every earlier call that it conflicts with has ended. */
+  becomesReady(): void {
+    if (this.phase !== "waiting") return
+    this.turn.ready.push(this)
+    this.turn.touch()
+  }
+
+  /** Back from the line to waiting for keys: work inside a started call goes first. */
+  withdraw(): void {
+    if (this.phase === "waiting" && this.list !== undefined) this.list.pool.leave(this.list, this)
+    this.state = "idle"
+  }
+
+  granted(permit: Backend.Permit): void {
+    this.permit = permit
+    this.turn.begin(this)
+  }
+
+  skip(reason: Siblings.StopReason): void {
+    this.turn.conclude(this, Answers.cancelledBeforeStart(this, reason))
+  }
+
+  stop(reason: Siblings.StopReason): void {
+    if (this.stopReason !== undefined || this.expired !== undefined || this.concluding) return
+    this.stopReason = reason
+    if (!this.starting) this.interrupt()
+  }
+
+  /** Ends the work if that may be done, and bounds the wait for it. */
+  interrupt(): void {
+    if (this.policy.interruptible) this.fiber?.interruptUnsafe()
+    if (this.phase !== "running" || this.concluding) return
+    if (this.timer !== undefined) this.timer.off = true
+    if (this.idleTimer !== undefined) this.idleTimer.off = true
+    this.timer = this.turn.setting.timers.set(this.grace, () => this.turn.step(() => this.turn.giveUp(this)))
+    this.turn.touch()
+  }
+
+  /** A clock of its own has run out. */
+  expire(clock: "timeout" | "idleTimeout", millis: number): void {
+    if (!this.atWork || this.stopReason !== undefined || this.expired !== undefined || this.concluding) return
+    this.expired = { clock, millis }
+    if (!this.policy.interruptible) {
+      this.turn.event((base): TurnEvent.CallOverdue => ({ ...base(this), _tag: "CallOverdue", clock }))
+    }
+    this.interrupt()
+  }
+
+  started(): void {
+    // Told to stop by its own first steps, before there was a fiber to interrupt.
+    if (this.stopReason !== undefined || this.expired !== undefined) this.interrupt()
+  }
+
+  settle(exit: Exit.Exit<unknown, unknown>): void {
+    this.turn.ended(this, exit)
+  }
+}
+
+/** What a handler sees of its call, and how a turn inside it finds its surroundings. */
+export class CallView implements TurnContext.CallContext {
+  readonly attempt = 1
+  /** @internal */
+  readonly run: Run
+  constructor(run: Run) {
+    this.run = run
+  }
+  get identity() {
+    return this.run.turn.setting.identity()
+  }
+  get position() {
+    return this.run.position
+  }
+  get id() {
+    return this.run.id
+  }
+  get tool() {
+    return this.run.name
+  }
+  get idempotencyKey() {
+    return this.run.taken.idempotencyKey
+  }
+}
+
+export class TurnState implements TurnPlan.Nested {
+  readonly setting: Setting
+  readonly slots: Array<AnyOutcome | undefined>
+  readonly runs: Array<Run> = []
+  readonly ready: Array<Run> = []
+  readonly groups = new Map<string, Siblings.Group<AnyOutcome>>()
+  /** The turn's own limit, when it has one. */
+  readonly limiter: (Backend.Limiter & { readonly lists: Array<Backend.Waitlist> }) | undefined
+  readonly ancestors: ReadonlySet<Run> | undefined
+  private readonly lists = new Map<Backend.Pool | undefined, Backend.Waitlist>()
+  private readonly bySlot: Array<Run | undefined>
+  private readonly held: Array<Taken> = []
+  private ownPool: Backend.Pool | undefined
+  open: number
+  /** Runs that have been started, or are being started, and have no answer yet. */
+  running = 0
+  private readonly startedAt: number
+  stopped: Siblings.StopReason | undefined = undefined
+  touched = false
+  closed = false
+  private planned = false
+  private pools: Array<Backend.Pool> = []
+  /** Fibers of the turn's own that have to end before it has closed. */
+  private fibers = 0
+  private readonly helpers = new Set<Fiber.Fiber<unknown, unknown>>()
+  onClosed: ((outcomes: ReadonlyArray<AnyOutcome>) => void) | undefined = undefined
+
+  constructor(setting: Setting) {
+    this.setting = setting
+    const n = setting.calls.length
+    this.slots = new Array(n)
+    this.bySlot = new Array(n)
+    this.open = n
+    this.limiter = setting.limit === Infinity ? undefined : { limit: setting.limit, running: 0, lists: [] }
+    if (setting.parent === undefined) this.ancestors = undefined
+    else {
+      const ancestors = new Set<Run>()
+      for (let run: Run | undefined = setting.parent; run !== undefined; run = run.turn.setting.parent) ancestors.add(run)
+      this.ancestors = ancestors
+      ;(setting.parent.nested ??= new Set()).add(this)
+    }
+    this.startedAt = setting.emit === undefined ? 0 : setting.timers.now()
+    setting.runtime.turns.add(this)
+  }
+
+  isAncestor(owner: object): boolean {
+    return this.ancestors?.has(owner as Run) ?? false
+  }
+  hasStarted(owner: object): boolean {
+    return (owner as Run).phase === "running" || (owner as Run).givenUp
+  }
+  withdraw(owner: object): void {
+    ;(owner as Run).withdraw()
+  }
+
+  step(f: () => void): void {
+    const { runtime, timers } = this.setting
+    runtime.enter()
+    timers.tick()
+    f()
+    runtime.leave()
+  }
+
+  touch(): void {
+    this.setting.runtime.touch(this)
+  }
+
+  event(make: (base: (run: Answers.Asked) => TurnEvent.OfCall) => TurnEvent.TurnEvent): void {
+    if (this.setting.emit !== undefined) this.setting.emit(make(this.ofCall))
+  }
+  private readonly ofCall = (run: Answers.Asked): TurnEvent.OfCall => ({
+    at: this.setting.at(),
+    turn: this.setting.identity().turn,
+    position: run.position,
+    id: run.id,
+    tool: run.name
+  })
+  private base(): TurnEvent.Base {
+    return { at: this.setting.at(), turn: this.setting.identity().turn }
+  }
+
+  /** Runs a fiber of the turn's own; the turn does not close before it has ended. */
+  helper(effect: Effect.Effect<unknown, unknown, any>, then: (exit: Exit.Exit<unknown, unknown>) => void): void {
+    this.fibers++
+    const fiber = Effect.runForkWith(this.setting.context)(effect as Effect.Effect<unknown, unknown>)
+    this.helpers.add(fiber)
+    fiber.addObserver((exit) =>
+      this.step(() => {
+        this.fibers--
+        this.helpers.delete(fiber)
+        then(exit)
+        this.touch()
+      })
+    )
+  }
+
+  /** Takes over what the plan has decided, takes the places of all calls, and starts what is ready. */
+  start(taken: ReadonlyArray<Taken>, plan: TurnPlan.TurnPlan, runnerOf: (taken: Taken) => Runner | string): void {
+    const { runtime, tenant } = this.setting
+    this.planned = true
+    this.event((_) => ({ ...this.base(), _tag: "TurnStarted", calls: taken.length }))
+    let previous: TurnPlan.Node | undefined
+    const { sequential } = this.setting
+    for (const call of plan.calls) {
+      const one = taken[call.position]!
+      const asked = askedOf(one)
+      switch (call.verdict) {
+        case "run": {
+          const runner = runnerOf(one)
+          if (typeof runner === "string") {
+            this.fill(one.position, Answers.refused(asked, "defect", `the tool "${one.name}" cannot be run: it needs ${runner}`))
+            break
+          }
+          const run = new Run(this.groupOf(one), this, one, runner, call.height)
+          this.runs.push(run)
+          this.bySlot[one.position] = run
+          break
+        }
+        case "held":
+          this.held.push(one)
+          this.open--
+          break
+        case "provider_executed":
+          this.fill(one.position, Answers.providerExecuted(asked))
+          break
+        case "deferred":
+          this.fill(one.position, Answers.deferred(asked, call.code as "placeholder", call.message ?? ""))
+          break
+        case "refused":
+          this.fill(one.position, Answers.refused(asked, call.code as Outcome.ErrorCode, call.message ?? ""))
+          break
+        case "duplicate":
+          this.joinTwin(one, call.duplicateOf!)
+          break
+      }
+    }
+    if (this.stopped !== undefined) {
+      for (const group of this.groups.values()) group.stop(this.stopped)
+    }
+    // Places are taken in emission order, before anything is started.
+    const table = runtime.table(tenant)
+    for (const run of this.runs) {
+      if (run.phase !== "waiting") continue
+      const { keys } = run.taken
+      if (sequential || keys === undefined || keys.length > 0) {
+        const node = run.node = new TurnPlan.Node(run)
+        table.claim(node, { write: run.policy.access === "write", keys }, this.ancestors === undefined ? undefined : this)
+        if (sequential) {
+          if (previous !== undefined) TurnPlan.link(previous, node, "sequential")
+          previous = node
+        }
+        if (node.pending > 0) {
+          this.event((base) => ({ ...base(run), _tag: "CallQueued", for: "keys", backend: run.runner.entry.backendName }))
+          continue
+        }
+      }
+      this.ready.push(run)
+    }
+    this.touch()
+  }
+
+  private groupOf(taken: Taken): Siblings.Group<AnyOutcome> {
+    const { policy, unitOf } = this.setting
+    let unit = ""
+    if (unitOf !== undefined) {
+      try {
+        unit = String(unitOf(taken.call, taken.position))
+      } catch {
+        // A call whose unit cannot be told stands with all others: the careful reading.
+      }
+    }
+    let group = this.groups.get(unit)
+    if (group === undefined) this.groups.set(unit, group = new Siblings.Group(policy))
+    return group
+  }
+
+  private joinTwin(taken: Taken, of: number): void {
+    const run = this.bySlot[of]
+    if (run !== undefined) {
+      ;(run.twins ??= []).push(taken.position)
+      this.bySlot[taken.position] = run
+      this.twinsTaken.set(taken.position, taken)
+      return
+    }
+    const answered = this.slots[of]
+    if (answered === undefined) {
+      // It is the same as a held call: they share its answer.
+      this.open--
+      this.heldTwins.push({ taken, of })
+      return
+    }
+    this.fill(taken.position, Answers.duplicate(askedOf(taken), answered, taken.tool))
+  }
+  private readonly twinsTaken = new Map<number, Taken>()
+  private readonly heldTwins: Array<{ readonly taken: Taken; readonly of: number }> = []
+
+  private listOf(pool: Backend.Pool | undefined): Backend.Waitlist {
+    let list = this.lists.get(pool)
+    if (list === undefined) {
+      const of = pool ?? (this.ownPool ??= new Backend.Pool("the turn itself", {
+        concurrency: Infinity,
+        perTenant: Infinity,
+        queueLimit: Infinity
+      }))
+      list = of.waitlist(this.setting.tenant, this.limiter)
+      this.lists.set(pool, list)
+      this.limiter?.lists.push(list)
+    }
+    return list
+  }
+
+  /** Does what has become possible: starts what is ready, fills the line, sets the clocks, closes. */
+  pump(): void {
+    if (this.closed || !this.planned) return this.tryClose()
+    for (let i = 0; i < this.ready.length; i++) this.admit(this.ready[i]!)
+    this.ready.length = 0
+    const pools = this.pools
+    if (pools.length > 0) {
+      this.pools = []
+      for (const pool of pools) pool.pump()
+    }
+    if (this.open > 0) {
+      if (!this.waitsTimed) this.timeWaits()
+      if (this.ancestors !== undefined) this.answerDeadlocks()
+      if (!this.touched) this.setting.timers.arm()
+    }
+    this.tryClose()
+  }
+
+  private waitsTimed = false
+  /** All calls of a turn begin to wait together, so their waiting clocks are set once. */
+  private timeWaits(): void {
+    this.waitsTimed = true
+    for (const run of this.runs) {
+      if (run.phase !== "waiting") continue
+      const millis = run.policy.waitTimeout
+      run.timer = this.setting.timers.set(millis, () =>
+        this.step(() => {
+          if (run.phase === "waiting") this.conclude(run, Answers.timedOut(run, { clock: "waitTimeout", millis }, run.policy))
+        }))
+    }
+  }
+
+  private admit(run: Run): void {
+    if (run.phase !== "waiting" || run.state === "waiting" || (run.node !== undefined && run.node.pending > 0)) return
+    if (this.setting.emit !== undefined) run.readyAt = this.setting.timers.now()
+    const pool = run.policy.backend === undefined ? undefined : this.poolOf(run)
+    if (pool === undefined && this.limiter === undefined) return this.begin(run)
+    const list = run.list ??= this.listOf(pool)
+    if (!list.pool.join(list, run)) {
+      return this.conclude(
+        run,
+        Answers.refused(run, "queue_full", `the line of the backend "${list.pool.name}" is full: call again later`)
+      )
+    }
+    if ((run.state as Backend.EntryState) === "waiting") {
+      if (!this.pools.includes(list.pool)) this.pools.push(list.pool)
+      this.touch()
+      this.event((base) => ({ ...base(run), _tag: "CallQueued", for: "permit", backend: pool?.name }))
+    }
+  }
+
+  private poolOf(run: Run): Backend.Pool {
+    const key = run.policy.backend!
+    return (Context.get(this.setting.context as Context.Context<any>, key) as Backend.Backend).pool
+  }
+
+  /** Keys and permit are there: the call is started, in one step (rule R21). */
+  begin(run: Run): void {
+    if (run.phase !== "waiting") return this.release(run)
+    this.running++
+    const { journal } = this.setting
+    if (journal === undefined) return this.launch(run)
+    run.phase = "running"
+    run.starting = true
+    const key = this.journalKey(run)
+    this.helper(Effect.uninterruptible(journal.reserve(key)), (exit) => {
+      run.starting = false
+      if (Exit.isFailure(exit)) {
+        return this.conclude(
+          run,
+          Answers.refused(run, "store_unavailable", `it was not started, for the start could not be written down: ${causeText(exit.cause)}`)
+        )
+      }
+      const stop = run.stopReason
+      if (stop === undefined) {
+        run.reserved = true
+        return this.launch(run)
+      }
+      this.helper(Effect.uninterruptible(journal.free(key)), () => this.conclude(run, Answers.cancelledBeforeStart(run, stop)))
+    })
+  }
+
+  private journalKey(run: Run): TurnJournal.CallKey {
+    const { conversation, tenant, turn } = this.setting.identity()
+    return {
+      tenant,
+      conversation,
+      turn,
+      position: run.position,
+      id: run.id,
+      tool: run.name,
+      idempotencyKey: run.taken.idempotencyKey
+    }
+  }
+
+  private launch(run: Run): void {
+    const { setting } = this
+    const { policy, runner, taken } = run
+    if (run.timer !== undefined) {
+      run.timer.off = true
+      run.timer = undefined
+    }
+    const now = setting.timers.now()
+    run.progressAt = now
+    if (setting.emit !== undefined) this.event((base) => ({
+      ...base(run),
+      _tag: "CallStarted",
+      attempt: 1,
+      backend: run.runner.entry.backendName,
+      waited: { keys: run.readyAt - this.startedAt, permit: now - run.readyAt }
+    }))
+    run.timer = setting.timers.set(policy.timeout, () => this.step(() => run.expire("timeout", policy.timeout)))
+    if (policy.idleTimeout !== Infinity) this.watchSilence(run, policy.idleTimeout)
+    let effect: Effect.Effect<unknown, unknown, any>
+    try {
+      effect = runner.invoke({
+        params: taken.params,
+        encoded: taken.encoded,
+        id: taken.call.id,
+        preliminary: (result) => Effect.sync(() => this.progress(run, result))
+      })
+    } catch (error) {
+      effect = Effect.die(error)
+    }
+    let context = Context.add(runner.context, TurnContext.CurrentCall, new CallView(run))
+    if (run.permit !== undefined && policy.backend !== undefined) context = Context.add(context, Backend.Held, run.permit)
+    this.touch()
+    run.group.run(run, effect, context)
+  }
+
+  private progress(run: Run, result: unknown): void {
+    if (!run.atWork) return
+    this.setting.timers.tick()
+    run.progressAt = this.setting.timers.now()
+    this.event((base) => {
+      const encoded = run.runner.entry.encode(result)
+      return {
+        ...base(run),
+        _tag: "CallProgressed",
+        result: Exit.isExit(encoded) && Exit.isSuccess(encoded) ? encoded.value : result
+      }
+    })
+  }
+
+  private watchSilence(run: Run, millis: number): void {
+    const { timers } = this.setting
+    const watch = (after: number): void => {
+      run.idleTimer = timers.set(after, () =>
+        this.step(() => {
+          if (!run.atWork) return
+          const left = run.progressAt + millis - timers.now()
+          if (left > 0) {
+            watch(left)
+            this.touch()
+          } else run.expire("idleTimeout", millis)
+        }))
+    }
+    watch(millis)
+  }
+
+  /** The fiber of a run has ended. */
+  ended(run: Run, exit: Exit.Exit<unknown, unknown>): void {
+    this.step(() => {
+      const { runner } = run
+      if (Exit.isFailure(exit)) return this.decide(run, exit, undefined)
+      if (runner.handled) {
+        const { encodedResult, result } = exit.value as { readonly result: unknown; readonly encodedResult: unknown }
+        return this.decide(run, Exit.succeed(result), Exit.succeed(encodedResult))
+      }
+      let encoded: Effect.Effect<unknown, unknown, any>
+      try {
+        encoded = runner.entry.encode(exit.value)
+      } catch (error) {
+        encoded = Exit.die(error)
+      }
+      if (Exit.isExit(encoded)) return this.decide(run, exit, encoded)
+      // The schema needs time, or services, to encode: the work is over, its answer is still being written.
+      this.helper(Effect.provide(encoded, runner.context), (encoded) => this.decide(run, exit, encoded))
+    })
+  }
+
+  /** What the end of a run means, given what it was told meanwhile (rules R19, R20). */
+  private decide(run: Run, exit: Exit.Exit<unknown, unknown>, encoded: Exit.Exit<unknown, unknown> | undefined): void {
+    const { expired, policy, stopReason } = run
+    const tool = run.runner.entry
+    let outcome: AnyOutcome
+    const told = stopReason !== undefined || expired !== undefined
+    if (told && (policy.access === "read" || (Exit.isFailure(exit) && isInterrupted(exit.cause)))) {
+      outcome = expired !== undefined ? Answers.timedOut(run, expired, policy) : Answers.cancelled(run, stopReason, policy)
+    } else if (Exit.isFailure(exit)) outcome = Answers.failedWith(run, tool, exit.cause)
+    else outcome = Answers.succeeded(run, tool, exit.value, encoded!)
+    if (run.givenUp) return this.settledLate(run, outcome)
+    this.conclude(run, outcome)
+  }
+
+  /** Gives a run its outcome, through the journal when there is one. */
+  conclude(run: Run, outcome: AnyOutcome): void {
+    if (run.phase === "ended" || run.concluding) return
+    run.concluding = true
+    if (run.timer !== undefined) run.timer.off = true
+    if (run.idleTimer !== undefined) run.idleTimer.off = true
+    if (!run.reserved) return this.finish(run, outcome)
+    this.helper(Effect.uninterruptible(this.setting.journal!.settle(this.journalKey(run), Outcome.toJson(outcome))), () =>
+      this.finish(run, outcome))
+  }
+
+  private finish(run: Run, outcome: AnyOutcome): void {
+    this.step(() => {
+      if (run.state === "waiting") run.list!.pool.leave(run.list!, run)
+      if (run.phase === "running") this.running--
+      this.answer(run, outcome)
+      this.release(run)
+      run.group.ended(run, verdictOf(outcome))
+    })
+  }
+
+  /** Fills the slots of a run: its own, and those of identical calls. */
+  private answer(run: Run, outcome: AnyOutcome): void {
+    if (run.asks) {
+      run.asks = false
+      this.fill(run.position, outcome)
+    }
+    const { twins } = run
+    if (twins === undefined) return
+    run.twins = undefined
+    for (const position of twins) {
+      this.fill(position, Answers.duplicate(askedOf(this.twinsTaken.get(position)!), outcome, run.runner.entry))
+    }
+  }
+
+  private fill(position: number, outcome: AnyOutcome): void {
+    if (this.slots[position] !== undefined) return
+    this.slots[position] = outcome
+    this.open--
+    if (this.open === 0) this.touch()
+    if (this.setting.emit !== undefined) this.event((base) => ({ ...base(outcome as unknown as Answers.Asked), _tag: "CallEnded", outcome }))
+  }
+
+  /** The work has really ended: keys and permit go back. */
+  private release(run: Run): void {
+    const { limiter } = this
+    const { node, permit } = run
+    run.fiber = undefined
+    if (permit !== undefined) {
+      run.permit = undefined
+      const { pool } = permit
+      pool.release(permit)
+      if (limiter !== undefined) this.freed(limiter)
+      // This turn, or whoever is next at this backend, goes on in this step.
+      if (this.closed) pool.pump()
+      else {
+        if (!this.pools.includes(pool)) this.pools.push(pool)
+        this.touch()
+      }
+    }
+    if (node !== undefined) {
+      run.node = undefined
+      this.setting.runtime.endNode(node)
+    }
+  }
+
+  /** One less of the turn's own limit: of what waits in its lines, the one with the longest way goes first. */
+  private freed(limiter: NonNullable<TurnState["limiter"]>): void {
+    limiter.running--
+    const waiting = limiter.lists.filter((list) => list.waiting > 0)
+    waiting.sort((a, b) => {
+      const [first, second] = [a.peek(), b.peek()]
+      if (first === undefined || second === undefined) return first === undefined ? 1 : -1
+      return second.priority - first.priority || first.position - second.position
+    })
+    for (const list of waiting) {
+      list.pool.resume(list, this.setting.held)
+      if (!this.pools.includes(list.pool)) this.pools.push(list.pool)
+    }
+    this.touch()
+  }
+
+  /** The grace has run out: the call is answered, its work goes on with the supervisor (rule R20). */
+  giveUp(run: Run): void {
+    if (run.phase !== "running" || run.concluding || run.givenUp) return
+    const { runtime } = this.setting
+    run.givenUp = true
+    this.running--
+    runtime.unsettled.add(run)
+    const outcome = run.expired !== undefined
+      ? Answers.timedOut(run, run.expired, run.policy)
+      : Answers.cancelled(run, run.stopReason, run.policy)
+    const done = () =>
+      this.step(() => {
+        this.answer(run, outcome)
+        if (this.limiter !== undefined && run.permit !== undefined) this.freed(this.limiter)
+        run.group.ended(run, verdictOf(outcome))
+      })
+    if (!run.reserved) return done()
+    this.helper(Effect.uninterruptible(this.setting.journal!.settle(this.journalKey(run), Outcome.toJson(outcome))), done)
+  }
+
+  private settledLate(run: Run, outcome: AnyOutcome): void {
+    const { runtime } = this.setting
+    runtime.unsettled.delete(run)
+    this.event((base) => ({ ...base(run), _tag: "CallSettledLate", outcome }))
+    const permit = run.permit
+    if (permit !== undefined) {
+      run.permit = undefined
+      permit.pool.release(permit)
+      permit.pool.pump()
+    }
+    if (run.node !== undefined) {
+      const node = run.node
+      run.node = undefined
+      runtime.endNode(node)
+    }
+    if (this.closed) runtime.tidy(this.setting.tenant)
+    runtime.quiet()
+  }
+
+  /** Stops the whole turn; the first reason stands. */
+  stop(reason: Siblings.StopReason & { readonly code: "by_caller" | "by_deadline" }): void {
+    if (this.stopped !== undefined || this.closed) return
+    this.step(() => {
+      this.stopped = reason
+      this.event((_) => ({ ...this.base(), _tag: "TurnStopped", code: reason.code, reason: reason.reason }))
+      if (!this.planned) for (const fiber of this.helpers) fiber.interruptUnsafe()
+      for (const group of this.groups.values()) group.stop(reason)
+      this.touch()
+    })
+  }
+
+  /** Stops one call; false when it has its answer already. */
+  cancel(position: number, reason: string | undefined): boolean {
+    if (this.slots[position] !== undefined || this.closed || position < 0 || position >= this.slots.length) return false
+    const stop: Siblings.StopReason = { code: "by_caller", reason }
+    let done = false
+    this.step(() => {
+      const run = this.bySlot[position]
+      if (run === undefined) {
+        const held = this.held.find((one) => one.position === position) ??
+          this.heldTwins.find((one) => one.taken.position === position)?.taken
+        if (held === undefined) return
+        this.open++
+        this.fill(position, Answers.cancelledBeforeStart(askedOf(held), stop))
+        done = true
+        return
+      }
+      done = true
+      const others = (run.asks && run.position !== position) || (run.twins?.some((twin) => twin !== position) ?? false)
+      if (others) return this.leaveRun(run, position, stop)
+      if (run.phase === "waiting") run.skip(stop)
+      else run.stop(stop)
+    })
+    return done
+  }
+
+  /** One of several identical calls is stopped; the run goes on for the others. */
+  private leaveRun(run: Run, position: number, stop: Siblings.StopReason): void {
+    const taken = position === run.position ? run.taken : this.twinsTaken.get(position)!
+    if (position === run.position) run.asks = false
+    else run.twins = run.twins!.filter((twin) => twin !== position)
+    const started = run.atWork
+    const outcome = started || run.policy.access === "write"
+      ? { ...Answers.cancelled(askedOf(taken), stop, run.policy), started }
+      : Answers.cancelledBeforeStart(askedOf(taken), stop)
+    this.fill(position, outcome as AnyOutcome)
+  }
+
+  private tryClose(): void {
+    if (this.closed || this.open > 0) {
+      if (this.stopped !== undefined && !this.planned && this.fibers === 0 && !this.closed) this.abandon()
+      return
+    }
+    if (this.fibers > 0) {
+      for (const fiber of this.helpers) if (this.endless.has(fiber)) fiber.interruptUnsafe()
+      if (this.fibers > 0) return
+    }
+    this.close()
+  }
+
+  private readonly endless = new Set<Fiber.Fiber<unknown, unknown>>()
+  /** Stops the turn when an effect of the caller's succeeds; the effect is ended with the turn. */
+  stopWhen(effect: Effect.Effect<string | void, never, any>): void {
+    this.helper(effect, (exit) => {
+      if (Exit.isSuccess(exit)) this.stop({ code: "by_caller", reason: exit.value === undefined ? undefined : String(exit.value) })
+      else if (!isInterrupted(exit.cause)) this.stop({ code: "by_caller", reason: `cancelOn broke: ${causeText(exit.cause)}` })
+    })
+    for (const fiber of this.helpers) this.endless.add(fiber)
+  }
+
+  /** Stopped before the plan was made: nothing has started, every call is answered. */
+  private abandon(): void {
+    this.setting.calls.forEach((call, position) => {
+      const asked = { position, id: call.id, name: call.name, repairedFrom: undefined }
+      this.fill(
+        position,
+        call.providerExecuted === true ? Answers.providerExecuted(asked) : Answers.cancelledBeforeStart(asked, this.stopped!)
+      )
+    })
+    this.planned = true
+    this.tryClose()
+  }
+
+  private close(): void {
+    this.closed = true
+    const { runtime, tenant, timers } = this.setting
+    for (const taken of this.held) {
+      const asked = askedOf(taken)
+      if (this.slots[taken.position] !== undefined) continue
+      this.open++
+      this.fill(
+        taken.position,
+        this.stopped === undefined ? Answers.pendingApproval(asked) : Answers.cancelledBeforeStart(asked, this.stopped)
+      )
+    }
+    for (const { of, taken } of this.heldTwins) {
+      if (this.slots[taken.position] !== undefined) continue
+      this.open++
+      this.fill(taken.position, Answers.duplicate(askedOf(taken), this.slots[of]!, taken.tool))
+    }
+    let unsettled = 0
+    if (this.setting.emit !== undefined) {
+      for (const run of this.runs) if (runtime.unsettled.has(run)) unsettled++
+    }
+    this.event((_) => ({ ...this.base(), _tag: "TurnEnded", unsettled }))
+    timers.close(() => {
+      this.setting.parent?.nested?.delete(this)
+      runtime.turns.delete(this)
+      runtime.tidy(tenant)
+      this.onClosed?.(this.slots as ReadonlyArray<AnyOutcome>)
+      runtime.quiet()
+    })
+  }
+
+  /** Calls of nested turns that wait for each other for ever are answered `deadlock` (rule R14). */
+  private answerDeadlocks(): void {
+    if (this.running > 0) return
+    const stuck = this.runs.filter((run) => run.phase === "waiting")
+    if (stuck.length === 0 || this.ready.length > 0) return
+    const able = progressing(stuck)
+    const first = stuck.find((run) => !able.has(run))
+    if (first === undefined) return
+    this.conclude(
+      first,
+      Answers.refused(
+        first,
+        "deadlock",
+        `it and a call of another turn wait for each other: it was not started, so that both turns can go on`
+      )
+    )
+  }
+}
+
+const askedOf = (taken: Taken): Answers.Asked => ({
+  position: taken.position,
+  id: taken.call.id,
+  name: taken.name,
+  repairedFrom: taken.repairedFrom
+})
+
+const verdictOf = (outcome: AnyOutcome): Siblings.Verdict<AnyOutcome> =>
+  outcome.status === "ok"
+    ? Siblings.success
+    : Outcome.isFailure(outcome)
+    ? { _tag: "failure", failure: outcome }
+    : Siblings.neutral
+
+const isInterrupted = (cause: Cause.Cause<unknown>): boolean => Cause.hasInterrupts(cause) && !Cause.hasDies(cause)
+
+/** Which runs can still come to an end, from those that these ones wait for: what is left over waits for itself. */
+const progressing = (from: ReadonlyArray<Run>): ReadonlySet<Run> => {
+  const all = new Set<Run>(from)
+  const blockers = new Map<Run, { readonly every: ReadonlyArray<Run>; readonly any: ReadonlyArray<Run> | undefined }>()
+  const known = new Set<Run>()
+  for (const run of all) {
+    const every: Array<Run> = []
+    let any: Array<Run> | undefined
+    if (run.phase === "running") {
+      if (run.nested !== undefined && run.nested.size > 0) {
+        any = []
+        for (const turn of run.nested) for (const inner of turn.runs) if (inner.phase !== "ended") any.push(inner)
+        // A nested turn that is still being taken in, or is closing, goes on by itself.
+        if (any.length === 0) any = undefined
+      }
+      if (any === undefined) known.add(run)
+    } else if (run.phase === "waiting") {
+      collect(run.node, every)
+      if (run.state === "waiting") {
+        const { pool } = run.list!
+        if (pool.free > 0 && !run.list!.paused) known.add(run)
+        else {
+          any = []
+          for (const permit of pool.out) {
+            if (permit.owner instanceof Run) any.push(permit.owner)
+            else known.add(run)
+          }
+          if (run.list!.paused) { for (const other of run.turn.runs) if (other.phase === "running") any.push(other) }
+        }
+      } else if (every.length === 0) known.add(run)
+    } else known.add(run)
+    blockers.set(run, { every, any })
+    for (const other of every) all.add(other)
+    if (any !== undefined) for (const other of any) all.add(other)
+  }
+  for (let changed = true; changed;) {
+    changed = false
+    for (const [run, { any, every }] of blockers) {
+      if (known.has(run)) continue
+      if (every.every((other) => known.has(other)) && (any === undefined || any.some((other) => known.has(other)))) {
+        known.add(run)
+        changed = true
+      }
+    }
+  }
+  return known
+}
+
+const collect = (node: TurnPlan.Node | undefined, into: Array<Run>): void => {
+  if (node?.deps === undefined) return
+  const seen = new Set<TurnPlan.Node>()
+  const stack = [...node.deps]
+  while (stack.length > 0) {
+    const next = stack.pop()!
+    if (next.passed || seen.has(next)) continue
+    seen.add(next)
+    if (next.owner !== undefined && !next.ended) into.push(next.owner as Run)
+    else if (next.deps !== undefined) stack.push(...next.deps)
+  }
+}

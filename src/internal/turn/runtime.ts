@@ -1,0 +1,67 @@
+/**
+ * What all turns of a process share: the order of keys per tenant, the supervisor of work that was given up on, and one loop in
+ * which everything that becomes ready is started.
+ *
+ * - P1: the state of turns changes in one step at a time. What a step makes possible is done in the loop that ends it, so a
+ *   handler that ends at once neither deepens the stack nor is started twice.
+ * - P2: a key is held until the work has really ended, whoever has been answered meanwhile.
+ * - P3: when the runtime is closed no new turn starts; those that run are stopped or awaited, and what is still at work is listed.
+ */
+import { Claims, end, type Node } from "../../TurnPlan.ts"
+import type { Run, TurnState } from "./run.ts"
+
+export class RuntimeState {
+  readonly turns = new Set<TurnState>()
+  readonly unsettled = new Set<Run>()
+  closed = false
+  /** Called whenever the last turn has ended or the last given-up work has. */
+  onQuiet: (() => void) | undefined = undefined
+  private readonly tables = new Map<string, Claims>()
+  private readonly queue: Array<TurnState> = []
+  private depth = 0
+
+  table(tenant: string): Claims {
+    let table = this.tables.get(tenant)
+    if (table === undefined) this.tables.set(tenant, table = new Claims())
+    return table
+  }
+
+  /** Forgets the keys of a tenant of which none is held. */
+  tidy(tenant: string): void {
+    if (this.tables.get(tenant)?.root.live === 0) this.tables.delete(tenant)
+  }
+
+  /** Something has changed for this turn: it is looked at before the current step ends. */
+  touch(turn: TurnState): void {
+    if (turn.touched) return
+    turn.touched = true
+    this.queue.push(turn)
+  }
+
+  enter(): void {
+    this.depth++
+  }
+
+  /** Ends a step; the outermost one does what has become possible. */
+  leave(): void {
+    if (this.depth > 1) {
+      this.depth--
+      return
+    }
+    for (let turn = this.queue.shift(); turn !== undefined; turn = this.queue.shift()) {
+      turn.touched = false
+      turn.pump()
+    }
+    this.depth--
+  }
+
+  endNode(node: Node): void {
+    end(node, becomesReady)
+  }
+
+  quiet(): void {
+    if (this.onQuiet !== undefined && this.turns.size === 0 && this.unsettled.size === 0) this.onQuiet()
+  }
+}
+
+const becomesReady = (node: Node): void => (node.owner as Run).becomesReady()

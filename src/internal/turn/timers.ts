@@ -1,0 +1,124 @@
+/**
+ * All clocks of a turn in one structure: a heap of deadlines and at most one sleeping fiber, for the earliest of them.
+ *
+ * Entries are never taken out early: whoever set one forgets it, and it is dropped when its time comes.
+ */
+import type * as Clock from "effect/Clock"
+import type * as Context from "effect/Context"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import type * as Fiber from "effect/Fiber"
+
+export interface Timer {
+  readonly at: number
+  /** Called when the time has come, unless `off`. */
+  fire: (timer: Timer) => void
+  off: boolean
+}
+
+export class Timers {
+  private readonly clock: Clock.Clock
+  private readonly context: Context.Context<never>
+  private heap: Array<Timer> = []
+  private sleeping: Fiber.Fiber<void> | undefined = undefined
+  private sleepingUntil = Infinity
+  /** The time of the current step, read once for everything that happens in it. */
+  private cached = -1
+  private firing = false
+
+  constructor(clock: Clock.Clock, context: Context.Context<never>) {
+    this.clock = clock
+    this.context = context
+  }
+
+  /** Milliseconds on a clock that never goes back. */
+  now(): number {
+    if (this.cached >= 0) return this.cached
+    return this.cached = Number(this.clock.monotonicTimeNanosUnsafe() / 1000n) / 1000
+  }
+
+  /** Ends a step: the next one reads the clock again. */
+  tick(): void {
+    this.cached = -1
+  }
+
+  /** Sets a timer; it is slept for when {@link arm} is next called. */
+  set(after: number, fire: (timer: Timer) => void): Timer | undefined {
+    if (after === Infinity) return undefined
+    const timer: Timer = { at: this.now() + after, fire, off: false }
+    const heap = this.heap
+    let i = heap.length
+    heap.push(timer)
+    while (i > 0) {
+      const up = (i - 1) >> 1
+      if (heap[up]!.at <= timer.at) break
+      heap[i] = heap[up]!
+      i = up
+    }
+    heap[i] = timer
+    return timer
+  }
+
+  private pop(): void {
+    const heap = this.heap
+    const last = heap.pop()!
+    if (heap.length === 0) return
+    let i = 0
+    for (;;) {
+      let child = 2 * i + 1
+      if (child >= heap.length) break
+      if (child + 1 < heap.length && heap[child + 1]!.at < heap[child]!.at) child++
+      if (heap[child]!.at >= last.at) break
+      heap[i] = heap[child]!
+      i = child
+    }
+    heap[i] = last
+  }
+
+  /** Sleeps for the earliest timer that is still on. */
+  arm(): void {
+    if (this.firing) return
+    const heap = this.heap
+    while (heap.length > 0 && heap[0]!.off) this.pop()
+    if (heap.length === 0) return
+    const at = heap[0]!.at
+    // A sleep that is too early is cheaper to let pass than to replace.
+    if (this.sleepingUntil <= at) return
+    this.sleeping?.interruptUnsafe()
+    this.sleepingUntil = at
+    const fiber = Effect.runForkWith(this.context)(this.clock.sleep(Duration.millis(Math.max(0, at - this.now()))))
+    this.sleeping = fiber
+    fiber.addObserver((exit) => {
+      if (this.sleeping !== fiber || exit._tag === "Failure") return
+      this.sleeping = undefined
+      this.sleepingUntil = Infinity
+      this.tick()
+      this.due(at)
+    })
+  }
+
+  /** The time `at` has come, whatever the clock's own rounding says. */
+  private due(at: number): void {
+    const now = Math.max(at, this.now())
+    const heap = this.heap
+    this.firing = true
+    while (heap.length > 0 && heap[0]!.at <= now) {
+      const timer = heap[0]!
+      this.pop()
+      if (!timer.off) timer.fire(timer)
+    }
+    this.firing = false
+    this.arm()
+  }
+
+  /** Stops sleeping; `then` is called when the sleeping fiber has ended. */
+  close(then: () => void): void {
+    this.heap.length = 0
+    this.sleepingUntil = -1
+    const fiber = this.sleeping
+    this.sleeping = undefined
+    if (fiber === undefined) return then()
+    fiber.interruptUnsafe()
+    fiber.addObserver(then)
+  }
+}

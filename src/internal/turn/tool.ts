@@ -1,0 +1,192 @@
+/**
+ * The contact surface with `effect/ai`: how a tool's schemas, handler and approval question are reached. Everything that reads
+ * its inner shape stands here, so that a new minor version is met in one place.
+ *
+ * Handlers are values in the context under `tool.id`. They are run directly: `Toolkit.handle` pays for a queue, a fiber and a
+ * stream per call. A given `WithHandler` may wrap anything, so that one goes through its own `handle`.
+ */
+import type * as Tool from "effect/ai/Tool"
+import * as AiTool from "effect/ai/Tool"
+import type * as Toolkit from "effect/ai/Toolkit"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as JsonSchema from "effect/JsonSchema"
+import * as Option from "effect/Option"
+import * as Schema from "effect/Schema"
+import type * as SchemaAST from "effect/SchemaAST"
+import * as SchemaIssue from "effect/SchemaIssue"
+import * as SchemaParser from "effect/SchemaParser"
+import * as SchemaRepresentation from "effect/SchemaRepresentation"
+import * as Stream from "effect/Stream"
+import * as ToolPolicy from "../../ToolPolicy.ts"
+import type { RequiredTexts } from "./placeholders.ts"
+
+export type Parser = (value: unknown) => Effect.Effect<unknown, SchemaIssue.Issue, any>
+
+/** A tool, made ready once: schemas compiled, policies read. */
+export interface ToolEntry {
+  readonly tool: Tool.Any
+  readonly name: string
+  readonly policy: ToolPolicy.ToolPolicy
+  readonly backendName: string | undefined
+  readonly decode: Parser
+  readonly encodeParams: Parser
+  readonly encode: Parser
+  readonly decodeResult: Parser
+  readonly encodeFailure: Parser
+  readonly requiredTexts: RequiredTexts | undefined
+  readonly literal: ReadonlyArray<string>
+  readonly detect: boolean
+}
+
+const compiled = new WeakMap<object, ToolEntry>()
+
+/** Throws when a raw JSON Schema holds what cannot be checked. */
+export const entryOf = (tool: Tool.Any): ToolEntry => {
+  let entry = compiled.get(tool)
+  if (entry === undefined) compiled.set(tool, entry = compile(tool))
+  return entry
+}
+
+const compile = (tool: Tool.Any): ToolEntry => {
+  const policy = ToolPolicy.get(tool)
+  const raw = AiTool.isDynamic(tool) ? (tool as Tool.AnyDynamic).jsonSchema as JsonSchema.JsonSchema | undefined : undefined
+  const parameters: Schema.Top = raw === undefined ? tool.parametersSchema : schemaOf(raw)
+  const decode = SchemaParser.decodeUnknownEffect(parameters, {
+    errors: "all",
+    ...(raw === undefined ? undefined : { onExcessProperty: "error" as const })
+  }) as Parser
+  return {
+    tool,
+    name: tool.name,
+    policy,
+    backendName: policy.backend?.key,
+    // What a raw JSON Schema accepts is handed on as it came: the schema checks, it does not change.
+    decode: raw === undefined ? decode : (value) => {
+      const checked = decode(value)
+      return Exit.isExit(checked) && Exit.isSuccess(checked) ? Exit.succeed(value) : Effect.as(checked, value)
+    },
+    encodeParams: raw === undefined ? SchemaParser.encodeUnknownEffect(parameters) as Parser : Effect.succeed,
+    encode: SchemaParser.encodeUnknownEffect(tool.successSchema) as Parser,
+    decodeResult: SchemaParser.decodeUnknownEffect(tool.successSchema) as Parser,
+    encodeFailure: SchemaParser.encodeUnknownEffect(tool.failureSchema) as Parser,
+    requiredTexts: requiredTexts(parameters.ast, 4),
+    literal: typeof policy.placeholders === "object" ? policy.placeholders.literal : [],
+    detect: policy.placeholders !== "off"
+  }
+}
+
+const schemaOf = (raw: JsonSchema.JsonSchema): Schema.Top => {
+  const draft07 = typeof raw["$schema"] === "string" && raw["$schema"].includes("draft-07")
+  const document = draft07 ? JsonSchema.fromSchemaDraft07(raw) : JsonSchema.fromSchemaDraft2020_12(raw)
+  return SchemaRepresentation.fromJsonSchemaDocument(document, { patterns: "apply" })
+}
+
+/** The members of an object schema that must be texts, on the encoded side, a few levels deep. */
+const requiredTexts = (ast: SchemaAST.AST, depth: number): RequiredTexts | undefined => {
+  const encoded = encodedOf(ast)
+  if (encoded._tag !== "Objects" || depth === 0) return undefined
+  const members = new Map<string, true | RequiredTexts>()
+  for (const property of encoded.propertySignatures) {
+    if (typeof property.name !== "string" || property.type.context?.isOptional === true) continue
+    const type = encodedOf(property.type)
+    if (type._tag === "String") members.set(property.name, true)
+    else {
+      const inner = requiredTexts(type, depth - 1)
+      if (inner !== undefined) members.set(property.name, inner)
+    }
+  }
+  return members.size === 0 ? undefined : members
+}
+
+const encodedOf = (ast: SchemaAST.AST): SchemaAST.AST => {
+  const encoding = ast.encoding
+  return encoding === undefined ? ast : encodedOf(encoding[encoding.length - 1]!.to)
+}
+
+/** The words of a schema's complaint, and the places it complains about. */
+export const complaint = (issue: unknown): { readonly message: string; readonly paths: ReadonlyArray<ReadonlyArray<PropertyKey>> } => {
+  try {
+    const { issues } = SchemaIssue.makeFormatterStandardSchemaV1()(issue as SchemaIssue.Issue)
+    const paths = issues.map((one) => (one.path ?? []).map((step) => typeof step === "object" ? step.key : step))
+    const lines = issues.map((one, i) => paths[i]!.length === 0 ? one.message : `${paths[i]!.map(String).join(".")}: ${one.message}`)
+    return { message: lines.join("; "), paths }
+  } catch (error) {
+    return { message: String(error), paths: [] }
+  }
+}
+
+/** What a handler is run with. */
+export interface Invocation {
+  readonly params: unknown
+  /** The arguments as they came, for a `WithHandler`, which decodes them itself. */
+  readonly encoded: unknown
+  readonly id: string
+  readonly preliminary: (result: unknown) => Effect.Effect<void>
+}
+
+/** How the calls of a tool are run in this turn, and in which context. */
+export interface Runner {
+  readonly entry: ToolEntry
+  readonly context: Context.Context<never>
+  readonly invoke: (call: Invocation) => Effect.Effect<unknown, unknown, any>
+  /** Whether results come encoded already, as `HandlerResult`s. */
+  readonly handled: boolean
+}
+
+export type AnyToolkit = Toolkit.Any | Toolkit.WithHandler<any>
+
+export const isWithHandler = (toolkit: AnyToolkit): toolkit is Toolkit.WithHandler<any> =>
+  typeof (toolkit as { readonly handle?: unknown }).handle === "function"
+
+/** A runner, or the name of what is missing in the context. */
+export const runnerOf = (
+  toolkit: AnyToolkit,
+  entry: ToolEntry,
+  context: Context.Context<never>
+): Runner | { readonly missing: string } => {
+  if (isWithHandler(toolkit)) return { entry, context, invoke: throughHandle(toolkit, entry), handled: true }
+  const handler = Option.getOrUndefined(Context.getOption(context as Context.Context<any>, Context.Service<any, any>(entry.tool.id)))
+  if (handler === undefined) return { missing: `the handler "${entry.tool.id}"` }
+  return {
+    entry,
+    // As `Toolkit.handle` does: what the handlers' layer captured, overridden by what the caller has.
+    context: Context.merge(handler.context as Context.Context<never>, context),
+    invoke: (call) => handler.handler(call.params, { toolCallId: call.id, preliminary: call.preliminary }),
+    handled: false
+  }
+}
+
+/** The result that a `WithHandler` gave: its last one is the answer, those before it are preliminary. */
+const throughHandle = (toolkit: Toolkit.WithHandler<any>, entry: ToolEntry) => (call: Invocation) =>
+  Effect.flatMap(
+    (toolkit.handle as (name: string, params: unknown, id: string) => Effect.Effect<Stream.Stream<any, unknown>, unknown>)(
+      entry.name,
+      call.encoded,
+      call.id
+    ),
+    (results) => {
+      let last: Tool.HandlerResult<any> | undefined
+      return Effect.flatMap(
+        Stream.runForEach(results, (result: Tool.HandlerResult<any>) => {
+          if (result.preliminary) return call.preliminary(result.result)
+          last = result
+          return Effect.void
+        }),
+        (): Effect.Effect<unknown, unknown> =>
+          last === undefined
+            ? Effect.die(new Error(`the toolkit's handle gave no result for "${entry.name}"`))
+            : last.isFailure
+            ? Effect.fail(last.result)
+            : Effect.succeed(last)
+      )
+    }
+  )
+
+/** Whether a call needs approval; an effect when the tool has to find out. */
+export const needsApproval = (tool: Tool.Any, params: unknown, id: string): boolean | Effect.Effect<boolean> => {
+  const ask = tool.needsApproval
+  if (typeof ask !== "function") return ask ?? false
+  return ask(params, { toolCallId: id, messages: [] })
+}

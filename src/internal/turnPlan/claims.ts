@@ -1,0 +1,368 @@
+/**
+ * Who waits for whom, from keys alone. One structure serves the plan (a fresh table) and the runtime (a table per tenant).
+ *
+ * Keys are places in a tree: a claim on a place conflicts with claims on its ancestors, on itself and on what lies below it,
+ * when one of the two writes. Unknown reach is a claim on the root.
+ *
+ * - C1: a claim links to every earlier claim it conflicts with, directly or through hubs and dominating writes.
+ * - C2: a claim costs at most a handful of links for each step of its path: what many wait for in common is gathered in a hub.
+ * - C3: a node passes when its own part has ended *and* everything it waits for has passed, so a call that is stopped before
+ *   its start opens the way for nobody early.
+ * - C4: a write dominates what it covers, so later claims link to it alone. Claims of nested turns never dominate: they do not
+ *   wait for their ancestors, so nobody may take them for the last to be waited for.
+ * - C5: a claim of a nested turn waits for calls that have started, its ancestors excepted, and goes before all others.
+ */
+
+/** A point in the order: a call, or a hub that stands for many calls. */
+export class Node {
+  /** Place in the order of claims. */
+  order = 0
+  /** Links to nodes that have not passed. */
+  pending = 0
+  /** Its own part is over; a hub has none. */
+  ended = false
+  passed = false
+  deps: Array<Node> | undefined = undefined
+  /** For each of `deps`, the key that makes the link. */
+  keys: Array<string> | undefined = undefined
+  dependants: Array<Node> | undefined = undefined
+  /** Steps below it in the order, itself included. */
+  height = 1
+  /** The run or planned call it stands for; undefined for a hub. */
+  readonly owner: object | undefined
+  places: Array<Place> | undefined = undefined
+  constructor(owner: object | undefined) {
+    this.owner = owner
+    if (owner === undefined) {
+      this.ended = true
+      this.height = 0
+    }
+  }
+}
+
+export const link = (from: Node, to: Node, key: string): void => {
+  if (from.passed || from === to) return
+  ;(to.deps ??= []).push(from)
+  ;(to.keys ??= []).push(key)
+  ;(from.dependants ??= []).push(to)
+  to.pending++
+}
+
+/** Claims of one kind at one place: those since the last hub, and the hub of those before. */
+class Group {
+  items: Array<Node> = []
+  hub: Node | undefined = undefined
+  last = -1
+
+  add(node: Node, live: number): void {
+    const items = this.items
+    if (items.length > 32 && items.length > 2 * live) this.items = items.filter((item) => !item.passed)
+    this.items.push(node)
+    this.last = node.order
+  }
+
+  clear(): void {
+    this.items = []
+    this.hub = undefined
+    this.last = -1
+  }
+
+  /** Makes `to` wait for all of this group, through a hub when they are several. */
+  linkTo(to: Node, key: string, log: Array<Node> | undefined): void {
+    if (this.hub?.passed === true) this.hub = undefined
+    let items = this.items
+    for (let i = 0; i < items.length; i++) {
+      if (items[i]!.passed) {
+        items = this.items = items.filter((item) => !item.passed)
+        break
+      }
+    }
+    const hub = this.hub
+    if (items.length === 0) {
+      if (hub !== undefined) link(hub, to, key)
+      return
+    }
+    if (items.length === 1 && hub === undefined) return link(items[0]!, to, key)
+    const next = new Node(undefined)
+    next.order = to.order
+    if (hub !== undefined) link(hub, next, key)
+    for (const item of items) link(item, next, key)
+    this.hub = next
+    this.items = []
+    log?.push(next)
+    link(next, to, key)
+  }
+}
+
+class Place {
+  readonly parent: Place | undefined
+  readonly segment: string
+  /** Claims on this place and below it that have not passed. */
+  live = 0
+  children: Map<string, Place> | undefined = undefined
+  ownReads: Group | undefined = undefined
+  ownWrites: Group | undefined = undefined
+  belowReads: Group | undefined = undefined
+  belowWrites: Group | undefined = undefined
+  /** The order of the last dominating write on exactly this place. */
+  barrier = -1
+  /** The order of the last write on this place, and below it, whatever became of it. */
+  lastWrite = -1
+  lastWriteBelow = -1
+  constructor(parent: Place | undefined, segment: string) {
+    this.parent = parent
+    this.segment = segment
+  }
+}
+
+/** Splits a key into the steps of its path; `.`, `..` and doubled slashes are resolved, so that equal paths are equal. */
+export const segments = (key: string): ReadonlyArray<string> => {
+  if (key.indexOf("/") === -1) return [key]
+  const out: Array<string> = []
+  const parts = key.split("/")
+  for (let i = 0; i < parts.length; i++) {
+    const part = parts[i]!
+    if (part === ".") continue
+    if (part === "..") {
+      // Above the first step there is nothing more precise than the whole of it.
+      if (out.length > 1) out.pop()
+      continue
+    }
+    if (part === "" && i > 0) continue
+    out.push(part)
+  }
+  return out.length === 0 ? [""] : out
+}
+
+export interface Claim {
+  readonly write: boolean
+  /** `undefined`: unknown reach. */
+  readonly keys: ReadonlyArray<string> | undefined
+}
+
+/** What a table has to know of the calls that work inside a handler meets. */
+export interface Nested {
+  readonly isAncestor: (owner: object) => boolean
+  readonly hasStarted: (owner: object) => boolean
+  /** The owner was in line for its start and now waits again. */
+  readonly withdraw: (owner: object) => void
+}
+
+const rootPath: ReadonlyArray<ReadonlyArray<string>> = [[]]
+
+const pathsOf = (claim: Claim): ReadonlyArray<ReadonlyArray<string>> =>
+  claim.keys === undefined ? rootPath : claim.keys.map(segments)
+
+const unknownKey = "*"
+
+export class Claims {
+  readonly root = new Place(undefined, "")
+  /** All nodes, hubs included, each after what it waits for; kept by plans alone. */
+  readonly log: Array<Node> | undefined
+  private order = 0
+
+  constructor(log?: Array<Node>) {
+    this.log = log
+  }
+
+  /** Takes a place in the order for `node`; `nested` is given by turns inside a handler. */
+  claim(node: Node, claim: Claim, nested?: Nested): void {
+    node.order = this.order++
+    if (claim.keys === undefined || claim.keys.length > 0) {
+      const paths = pathsOf(claim)
+      const places = new Map<Place, string>()
+      for (let i = 0; i < paths.length; i++) {
+        const place = this.placeOf(paths[i]!)
+        if (!places.has(place)) places.set(place, claim.keys === undefined ? unknownKey : claim.keys[i]!)
+      }
+      node.places = Array.from(places.keys())
+      for (const [place, key] of places) {
+        if (nested === undefined) this.wait(node, place, claim.write, key)
+        else this.waitNested(node, place, claim.write, key, nested)
+      }
+      for (const place of node.places) this.take(node, place, claim.write, nested === undefined)
+    }
+    this.log?.push(node)
+  }
+
+  private placeOf(path: ReadonlyArray<string>): Place {
+    let place = this.root
+    for (let i = 0; i < path.length; i++) {
+      const segment = path[i]!
+      const children = (place.children ??= new Map())
+      let next = children.get(segment)
+      if (next === undefined) {
+        next = new Place(place, segment)
+        children.set(segment, next)
+      }
+      place = next
+    }
+    return place
+  }
+
+  private wait(node: Node, at: Place, write: boolean, key: string): void {
+    // A dominating write at or above `at` covers everything older: older groups need no link.
+    let barrier = at.barrier
+    for (let up = at.parent; up !== undefined; up = up.parent) if (up.barrier > barrier) barrier = up.barrier
+    const wait = (group: Group | undefined) => {
+      if (group !== undefined && group.last >= barrier && group.last >= 0) group.linkTo(node, key, this.log)
+    }
+    for (let up: Place | undefined = at; up !== undefined; up = up.parent) {
+      wait(up.ownWrites)
+      if (write) wait(up.ownReads)
+    }
+    wait(at.belowWrites)
+    if (write) wait(at.belowReads)
+  }
+
+  /**
+   * As `wait`, for work inside a started call: it counts as its ancestor's, so it waits for what has started, and goes before
+   * what has not. No hubs: each live call on its own.
+   */
+  private waitNested(node: Node, at: Place, write: boolean, key: string, nested: Nested): void {
+    const seen = new Set<Node>()
+    const visit = (from: Node): void => {
+      const stack = [from]
+      while (stack.length > 0) {
+        const next = stack.pop()!
+        if (next.passed || seen.has(next)) continue
+        seen.add(next)
+        if (next.owner !== undefined && !next.ended) {
+          if (nested.isAncestor(next.owner)) continue
+          if (nested.hasStarted(next.owner)) {
+            link(next, node, key)
+            continue
+          }
+          link(node, next, key)
+          nested.withdraw(next.owner)
+        }
+        if (next.deps !== undefined) for (const dep of next.deps) if (dep !== node) stack.push(dep)
+      }
+    }
+    const wait = (group: Group | undefined) => {
+      if (group === undefined) return
+      if (group.hub !== undefined) visit(group.hub)
+      for (const item of group.items) visit(item)
+    }
+    for (let up: Place | undefined = at; up !== undefined; up = up.parent) {
+      wait(up.ownWrites)
+      if (write) wait(up.ownReads)
+    }
+    wait(at.belowWrites)
+    if (write) wait(at.belowReads)
+  }
+
+  private take(node: Node, at: Place, write: boolean, dominates: boolean): void {
+    if (write) {
+      at.lastWrite = node.order
+      if (dominates) {
+        at.ownReads?.clear()
+        at.ownWrites?.clear()
+        at.belowReads?.clear()
+        at.belowWrites?.clear()
+        at.barrier = node.order
+      }
+      ;(at.ownWrites ??= new Group()).add(node, at.live)
+    } else {
+      ;(at.ownReads ??= new Group()).add(node, at.live)
+    }
+    at.live++
+    for (let up = at.parent; up !== undefined; up = up.parent) {
+      up.live++
+      if (write) {
+        up.lastWriteBelow = node.order
+        ;(up.belowWrites ??= new Group()).add(node, up.live)
+      } else {
+        ;(up.belowReads ??= new Group()).add(node, up.live)
+      }
+    }
+  }
+
+  /** The order of the last write that conflicts with such a claim, -1 when there is none. */
+  lastConflictingWrite(claim: Claim): number {
+    let last = -1
+    for (const path of pathsOf(claim)) {
+      let place: Place | undefined = this.root
+      if (place.lastWrite > last) last = place.lastWrite
+      for (let i = 0; i < path.length; i++) {
+        place = place!.children?.get(path[i]!)
+        if (place === undefined) break
+        if (place.lastWrite > last) last = place.lastWrite
+      }
+      if (place !== undefined && place.lastWriteBelow > last) last = place.lastWriteBelow
+    }
+    return last
+  }
+
+  /** Whether any claim taken so far conflicts with this one. */
+  conflicts(claim: Claim): boolean {
+    for (const path of pathsOf(claim)) {
+      let place: Place | undefined = this.root
+      for (let i = 0; place !== undefined; i++) {
+        if (place.ownWrites !== undefined || (claim.write && place.ownReads !== undefined)) return true
+        if (i === path.length) {
+          if (place.belowWrites !== undefined || (claim.write && place.belowReads !== undefined)) return true
+          break
+        }
+        place = place.children?.get(path[i]!)
+      }
+    }
+    return false
+  }
+}
+
+const leave = (node: Node): void => {
+  const places = node.places
+  if (places === undefined) return
+  node.places = undefined
+  for (const at of places) {
+    for (let place: Place | undefined = at; place !== undefined; place = place.parent) {
+      if (--place.live > 0) continue
+      // Nothing lives here or below: the place is forgotten, the root is as new.
+      if (place.parent !== undefined) place.parent.children?.delete(place.segment)
+      else {
+        place.children = place.ownReads = place.ownWrites = place.belowReads = place.belowWrites = undefined
+        place.barrier = place.lastWrite = place.lastWriteBelow = -1
+      }
+    }
+  }
+}
+
+/** Says that a node's own part is over. Nodes that may start now are given to `ready`, in the order of their links. */
+export const end = (node: Node, ready: (node: Node) => void): void => {
+  if (node.ended && node.owner !== undefined) return
+  node.ended = true
+  if (node.pending === 0) pass(node, ready)
+}
+
+const pass = (first: Node, ready: (node: Node) => void): void => {
+  const stack = [first]
+  while (stack.length > 0) {
+    const node = stack.pop()!
+    if (node.passed) continue
+    node.passed = true
+    leave(node)
+    const dependants = node.dependants
+    node.dependants = undefined
+    node.deps = undefined
+    node.keys = undefined
+    if (dependants === undefined) continue
+    for (const next of dependants) {
+      if (--next.pending > 0) continue
+      if (next.ended) stack.push(next)
+      else ready(next)
+    }
+  }
+}
+
+/** Fills in `height`: the number of calls on the longest way down, each call itself included. Takes a log of `Claims`. */
+export const measure = (log: ReadonlyArray<Node>): void => {
+  for (let i = log.length - 1; i >= 0; i--) {
+    const node = log[i]!
+    const dependants = node.dependants
+    if (dependants === undefined) continue
+    let below = 0
+    for (const next of dependants) if (next.height > below) below = next.height
+    node.height = below + (node.owner === undefined ? 0 : 1)
+  }
+}
