@@ -1,0 +1,381 @@
+/**
+ * Fake handlers for real tools, and a world that remembers what they did.
+ *
+ * A fake handler takes the place of a real one in a test: it waits, has its effect at a chosen moment, succeeds, fails, dies,
+ * hangs, interrupts itself, or is deaf to a stop. The tool keeps its own policies, so what is tested is the tool as it is
+ * shipped. Time comes from the `Clock`: under a test clock nothing really waits.
+ *
+ * - **W1** A run is written down in the step that starts it, and closed when its work has really ended.
+ * - **W2** An effect lands only if the work is still running at that moment; a read has none.
+ * - **W3** Writes that carry an idempotency key have one effect for each tenant, tool and key.
+ * - **W4** All that happens has a place in one order, so that two things of one instant can be told apart.
+ *
+ * @since 0.1.0
+ */
+import type * as Tool from "effect/ai/Tool"
+import * as Clock from "effect/Clock"
+import * as Context from "effect/Context"
+import * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+import * as Equal from "effect/Equal"
+import * as Exit from "effect/Exit"
+import * as Handler from "../Handler.ts"
+import * as ToolPolicy from "../ToolPolicy.ts"
+import * as TurnContext from "../TurnContext.ts"
+
+/**
+ * One run of a fake handler.
+ *
+ * **Details**
+ *
+ * - `turn`, `tenant`, `position`, `id`, `attempt`: as `TurnContext.CurrentCall` says; a handler that is called outside a turn
+ *   has the turn `""` and the position -1.
+ * - `parent`: the run whose handler runs the turn that this run belongs to.
+ * - `began`, `ended`: places in the order of everything that happened; `endedAt` and `ended` are undefined while it is at work.
+ * - `end`: how it ended. `interrupted` is a stop from outside, `itself` an interruption of its own making.
+ * - `effectAt`: when its effect landed, `undefined` if none did.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface Run {
+  readonly tool: string
+  readonly access: ToolPolicy.Access
+  readonly backend: string | undefined
+  readonly params: unknown
+  readonly turn: string
+  readonly tenant: string
+  readonly position: number
+  readonly id: string
+  readonly attempt: number
+  readonly parent: Run | undefined
+  readonly began: number
+  readonly startedAt: number
+  readonly ended: number | undefined
+  readonly endedAt: number | undefined
+  readonly end: "ok" | "failed" | "died" | "interrupted" | "itself" | undefined
+  readonly effectAt: number | undefined
+}
+
+type Mutable<T> = { -readonly [K in keyof T]: T[K] }
+
+/**
+ * What a fake handler does. Times are in milliseconds from its start.
+ *
+ * **Details**
+ *
+ * All have `latencyMs` (default 10), `effectAtMs` (when a write's effect lands, `"end"` for its end; `ok` and `runs` default to
+ * `"end"`, the others to never), `when` (taken only for arguments that have these members) and `ignoresInterrupt` (the
+ * work goes on to its end although it was told to stop, as a promise does that ignores its abort signal).
+ *
+ * - `ok`: succeeds with `result`.
+ * - `fail`: fails with `failure`, the tool's own.
+ * - `throw`: dies with `thrown`.
+ * - `hang`: never ends, unless it is stopped or the world is released.
+ * - `selfInterrupt`: interrupts itself.
+ * - `runs`: runs an effect of your own, such as a nested turn, and succeeds with its result. Meanwhile the handler counts
+ *   as waiting, not as running.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export type Behaviour<Success = unknown, Failure = unknown, R = never> =
+  & {
+    readonly latencyMs?: number | undefined
+    readonly effectAtMs?: number | "end" | undefined
+    readonly when?: { readonly [name: string]: unknown } | undefined
+    readonly ignoresInterrupt?: boolean | undefined
+  }
+  & (
+    | { readonly type: "ok"; readonly result: Success }
+    | { readonly type: "fail"; readonly failure: Failure }
+    | { readonly type: "throw"; readonly thrown: unknown }
+    | { readonly type: "hang" }
+    | { readonly type: "selfInterrupt" }
+    | { readonly type: "runs"; readonly run: Effect.Effect<Success, Failure, R> }
+  )
+
+/**
+ * What fake handlers did: every run, every effect, and how many were at work at once.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export class World {
+  readonly #runs: Array<Mutable<Run>> = []
+  readonly #byCall = new Map<string, Run>()
+  readonly #effects = new Map<string, number>()
+  readonly #keys = new Set<string>()
+  readonly #active = new Map<string, { now: number; peak: number }>()
+  readonly #released = Deferred.makeUnsafe<void>()
+  #order = 0
+
+  /** Every run so far, in the order of their starts. */
+  get runs(): ReadonlyArray<Run> {
+    return this.#runs
+  }
+
+  /** The runs whose work has not ended. */
+  get atWork(): ReadonlyArray<Run> {
+    return this.#runs.filter((run) => run.ended === undefined)
+  }
+
+  /** How many runs of a tool were started. */
+  executions(tool: string): number {
+    return this.#runs.reduce((n, run) => (run.tool === tool ? n + 1 : n), 0)
+  }
+
+  /** How many effects of a tool landed. */
+  effects(tool: string): number {
+    return this.#effects.get(tool) ?? 0
+  }
+
+  /** The most handlers of a backend that were running at once. One that waits for work of its own is not running. */
+  peak(backend: string): number {
+    return this.#active.get(backend)?.peak ?? 0
+  }
+
+  /** Takes the next place in the order of everything that happens. */
+  mark(): number {
+    return this.#order++
+  }
+
+  /** Ends all work that hangs, also what is deaf to a stop: to be called when a test is over. */
+  get release(): Effect.Effect<void> {
+    return Deferred.succeed(this.#released, undefined).pipe(Effect.asVoid)
+  }
+
+  /** @internal */
+  get released(): Effect.Effect<void> {
+    return Deferred.await(this.#released)
+  }
+
+  /** @internal */
+  start(
+    tool: Tool.Any,
+    backend: string | undefined,
+    params: unknown,
+    context: Context.Context<never>,
+    at: number
+  ): Run {
+    const call = Context.get(context, TurnContext.CurrentCall)
+    const identity = call?.identity
+    const parent = identity?.parent
+    const run: Mutable<Run> = {
+      tool: tool.name,
+      access: ToolPolicy.get(tool).access,
+      backend,
+      params,
+      turn: identity?.turn ?? "",
+      tenant: identity?.tenant ?? "default",
+      position: call?.position ?? -1,
+      id: call?.id ?? "",
+      attempt: call?.attempt ?? 1,
+      parent: parent === undefined ? undefined : this.#byCall.get(`${parent.position}/${parent.turn}`),
+      began: this.mark(),
+      startedAt: at,
+      ended: undefined,
+      endedAt: undefined,
+      end: undefined,
+      effectAt: undefined
+    }
+    this.#runs.push(run)
+    this.#byCall.set(`${run.position}/${run.turn}`, run)
+    this.active(run, 1)
+    return run
+  }
+
+  /** @internal */
+  finish(run: Run, end: NonNullable<Run["end"]>, at: number): void {
+    this.active(run, -1)
+    Object.assign(run, { ended: this.mark(), endedAt: at, end })
+  }
+
+  /** @internal */
+  land(run: Run, key: string | undefined, at: number): void {
+    if (run.access === "read") return
+    if (key !== undefined) {
+      const once = JSON.stringify([run.tenant, run.tool, key])
+      if (this.#keys.has(once)) return
+      this.#keys.add(once)
+    }
+    this.#effects.set(run.tool, this.effects(run.tool) + 1)
+    Object.assign(run, { effectAt: at })
+  }
+
+  /** @internal */
+  active(run: Run, change: 1 | -1): void {
+    if (run.backend === undefined) return
+    const { now, peak } = this.#active.get(run.backend) ?? { now: 0, peak: 0 }
+    this.#active.set(run.backend, { now: now + change, peak: Math.max(peak, now + change) })
+  }
+}
+
+/**
+ * Makes a world in which nothing has happened yet.
+ *
+ * @category constructors
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const makeWorld: Effect.Effect<World> = Effect.sync(() => new World())
+
+/** Whether arguments have all members of `when`, with these values. */
+const fits = (when: { readonly [name: string]: unknown } | undefined, params: unknown): boolean =>
+  when === undefined ||
+  (typeof params === "object" && params !== null &&
+    Object.keys(when).every((name) => Object.hasOwn(params, name) && Equal.equals((params as any)[name], when[name])))
+
+type Any = Behaviour<any, any, any>
+
+/** The n-th execution takes the n-th entry, the last one repeats; where an entry has a `when`, the first that fits. */
+const pick = (script: ReadonlyArray<Any>, execution: number, params: unknown): Any | undefined =>
+  script.some((behaviour) => behaviour.when !== undefined)
+    ? script.find((behaviour) => fits(behaviour.when, params))
+    : script[Math.min(execution, script.length - 1)]
+
+const work = (world: World, run: Run, behaviour: Any): Effect.Effect<unknown, unknown, any> => {
+  const latency = behaviour.latencyMs ?? 10
+  const effectAt = behaviour.effectAtMs ?? (behaviour.type === "ok" || behaviour.type === "runs" ? "end" : undefined)
+  const land = Effect.gen(function*() {
+    const call = yield* TurnContext.CurrentCall
+    world.land(run, call?.idempotencyKey, yield* Clock.currentTimeMillis)
+  })
+  const wait = (millis: number) => Effect.sleep(millis)
+
+  /** Waits, with the effect at its moment. An effect that would come after the end never comes. */
+  const waited = typeof effectAt === "number" && effectAt <= latency
+    ? wait(effectAt).pipe(Effect.andThen(land), Effect.andThen(wait(latency - effectAt)))
+    : effectAt === "end"
+    ? wait(latency).pipe(Effect.andThen(land))
+    : wait(latency)
+
+  switch (behaviour.type) {
+    case "ok":
+      return Effect.as(waited, behaviour.result)
+    case "fail":
+      return Effect.andThen(waited, Effect.fail(behaviour.failure))
+    case "throw":
+      return Effect.andThen(waited, Effect.die(behaviour.thrown))
+    case "selfInterrupt":
+      return Effect.andThen(waited, Effect.interrupt)
+    case "hang": {
+      const never = Effect.andThen(world.released, Effect.die(new Error("the world of the fake tools was released")))
+      return typeof effectAt === "number" ? Effect.andThen(Effect.andThen(wait(effectAt), land), never) : never
+    }
+    case "runs": {
+      const own = Effect.acquireUseRelease(
+        Effect.sync(() => world.active(run, -1)),
+        () => behaviour.run,
+        () => Effect.sync(() => world.active(run, 1))
+      )
+      if (effectAt === "end") return Effect.andThen(wait(latency), Effect.tap(own, land))
+      if (effectAt === undefined) return Effect.andThen(wait(latency), own)
+      return Effect.scoped(
+        Effect.forkScoped(Effect.andThen(wait(effectAt), land)).pipe(
+          Effect.andThen(wait(latency)),
+          Effect.andThen(own)
+        )
+      )
+    }
+  }
+}
+
+const endOf = (exit: Exit.Exit<unknown, unknown>, behaviour: Any): NonNullable<Run["end"]> => {
+  if (Exit.isSuccess(exit)) return "ok"
+  if (Exit.hasDies(exit)) return "died"
+  if (Exit.hasFails(exit)) return "failed"
+  return behaviour.type === "selfInterrupt" ? "itself" : "interrupted"
+}
+
+/** Work that hears no stop: a promise of its own, whose end is awaited as the promise adapter does. */
+const deaf = (effect: Effect.Effect<unknown, unknown, any>): Effect.Effect<unknown, unknown, any> =>
+  Effect.contextWith((context: Context.Context<any>) =>
+    Effect.flatten(
+      Handler.promise((_: void) => Effect.runPromiseExitWith(context)(effect))(undefined, {
+        preliminary: () => Effect.void
+      })
+    )
+  )
+
+/** Writes a run down, does its work, and closes it when the work has really ended (W1). */
+const recorded = (world: World, start: (at: number) => Run, behaviour: Any): Effect.Effect<unknown, unknown, any> =>
+  Effect.uninterruptibleMask((restore) =>
+    Effect.flatMap(Clock.currentTimeMillis, (at) => {
+      const run = start(at)
+      const finish = (exit: Exit.Exit<unknown, unknown>) =>
+        Effect.map(Clock.currentTimeMillis, (end) => world.finish(run, endOf(exit, behaviour), end))
+      const own = work(world, run, behaviour)
+      if (behaviour.ignoresInterrupt !== true) return Effect.onExit(restore(own), finish)
+      let begun = false
+      const promised = deaf(Effect.suspend(() => {
+        begun = true
+        return Effect.onExit(own, finish)
+      }))
+      return Effect.onExit(restore(promised), (exit) => (begun ? Effect.void : finish(exit)))
+    })
+  )
+
+/**
+ * Makes a handler for a tool that does as its script says, and is remembered by the world.
+ *
+ * **Details**
+ *
+ * The n-th execution takes the n-th behaviour, and the last one repeats. Where one has a `when`, the first that fits the
+ * arguments is taken. `backend` is the name under which the world counts what runs at once; default: the key of the
+ * tool's backend.
+ *
+ * **Example** (A search that is slow at first)
+ *
+ * ```ts import.meta.vitest
+ * import { Effect, Layer, pipe, Schema } from "effect"
+ * import { Tool, Toolkit } from "effect/ai"
+ * import { ToolCall, ToolPolicy, Turn } from "effect-turn"
+ * import { FakeTool } from "effect-turn/testing"
+ *
+ * const Search = pipe(
+ *   Tool.make("search", { parameters: Schema.Struct({ q: Schema.String }), success: Schema.Array(Schema.String) }),
+ *   ToolPolicy.read({ keys: () => [] })
+ * )
+ * const kit = Toolkit.make(Search)
+ *
+ * const program = Effect.gen(function*() {
+ *   const world = yield* FakeTool.makeWorld
+ *   const search = FakeTool.handler(world, Search, [{ type: "ok", latencyMs: 20, result: ["a"] }, { type: "ok", result: [] }])
+ *   yield* Turn.run(kit, [ToolCall.make("c1", "search", { q: "x" }), ToolCall.make("c2", "search", { q: "y" })]).pipe(
+ *     Effect.provide(Layer.merge(kit.toLayer({ search }), Turn.layer()))
+ *   )
+ *   return world.executions("search")
+ * })
+ * const executions = await Effect.runPromise(program)
+ * const two = executions // => 2
+ * ```
+ *
+ * @category constructors
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const handler = <T extends Tool.Any, R = never>(
+  world: World,
+  tool: T,
+  script:
+    | Behaviour<Tool.Success<T>, Tool.Failure<T>, R>
+    | ReadonlyArray<Behaviour<Tool.Success<T>, Tool.Failure<T>, R>>,
+  options?: { readonly backend?: string | undefined }
+): (params: Tool.Parameters<T>) => Effect.Effect<Tool.Success<T>, Tool.Failure<T>, R> => {
+  const list: ReadonlyArray<Any> = Array.isArray(script) ? script : [script]
+  const backend = options?.backend ?? ToolPolicy.get(tool).backend?.key
+  return (params) =>
+    Effect.contextWith((context: Context.Context<any>) => {
+      const behaviour: Any = pick(list, world.executions(tool.name), params) ??
+        {
+          type: "throw",
+          latencyMs: 0,
+          thrown: new Error(`the fake tool "${tool.name}" has no behaviour for these arguments`)
+        }
+      return recorded(world, (at) => world.start(tool, backend, params, context, at), behaviour)
+    }) as Effect.Effect<any, any, any>
+}

@@ -1,0 +1,19 @@
+/**
+ * `effect-turn/testing`: fake tools for a team's own tests, and scenario files that run in virtual time.
+ *
+ * @since 0.1.0
+ */
+
+/**
+ * Fake handlers for real tools, and a world that remembers what they did.
+ *
+ * @since 0.1.0
+ */
+export * as FakeTool from "./FakeTool.ts"
+
+/**
+ * Scenario files in virtual time.
+ *
+ * @since 0.1.0
+ */
+export * as Scenario from "./Scenario.ts"

@@ -1,0 +1,196 @@
+/**
+ * What a run of a scenario showed, and the report that is made of it.
+ *
+ * @since 0.1.0
+ */
+import * as Outcome from "../../Outcome.ts"
+import type * as FakeTool from "../FakeTool.ts"
+import type * as Form from "./schema.ts"
+
+/**
+ * An outcome as a report gives it.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface ReportedOutcome {
+  readonly id: string
+  readonly status: Outcome.Status
+  readonly code?: string
+  readonly started: boolean
+  readonly effect: Outcome.Effect
+  readonly retryable: boolean
+  readonly duplicateOf?: string
+  readonly result?: unknown
+}
+
+/**
+ * One run of a handler, in virtual time.
+ *
+ * **Details**
+ *
+ * A run inside a nested turn has the `turn` and `index` of the outermost call and `nested: true`. `endMs` is null if it was
+ * still at work when the last turn was answered.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface Span {
+  readonly turn: number
+  readonly index: number
+  readonly id: string
+  readonly tool: string
+  readonly attempt: number
+  readonly startMs: number
+  readonly endMs: number | null
+  readonly nested?: true
+}
+
+/**
+ * The report of one file: plain JSON data. A file that is not run has `file`, `pass` and `failures` alone.
+ *
+ * **Details**
+ *
+ * - `outcomes`: one list for each turn, in emission order; null for a turn that was never answered.
+ * - `effects`: writes alone; what landed after the last answer counts too.
+ * - `elapsedMs`: when the last turn was answered. `runningAfter` and `permitsOut` are of that moment.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface Report {
+  readonly file: string
+  readonly pass: boolean
+  readonly failures: ReadonlyArray<string>
+  readonly outcomes?: ReadonlyArray<ReadonlyArray<ReportedOutcome> | null>
+  readonly spans?: ReadonlyArray<Span>
+  readonly executions?: Record<string, number>
+  readonly effects?: Record<string, number>
+  readonly peak?: Record<string, number>
+  readonly requests?: Record<string, number>
+  readonly elapsedMs?: number
+  readonly runningAfter?: number
+  readonly permitsOut?: Record<string, number>
+}
+
+/** What a call was answered, and what of it goes to the model. @internal */
+export interface Answer {
+  readonly position: number
+  readonly outcome: ReportedOutcome
+  readonly model: unknown
+}
+
+/** What was seen of one turn. @internal */
+export interface ObservedTurn {
+  /** The id under which the library knows it. */
+  readonly id: string
+  readonly calls: ReadonlyArray<Form.Call>
+  readonly startedAt: number
+  readonly answers: ReadonlyArray<Answer> | undefined
+  readonly answeredAt: number | undefined
+  /** Its place in the order of everything that happened. */
+  readonly answered: number | undefined
+  /** When it was told to stop from outside. */
+  readonly stops: ReadonlyArray<number>
+  /** The earlier turn whose outcomes it repeats. */
+  readonly repeats: number | undefined
+}
+
+/** What was seen of a whole run. @internal */
+export interface Observed {
+  readonly turns: ReadonlyArray<ObservedTurn>
+  readonly runs: ReadonlyArray<FakeTool.Run>
+  readonly executions: Record<string, number>
+  readonly effects: Record<string, number>
+  readonly peak: Record<string, number>
+  /** Permits that were out when the last turn was answered, and when nothing more happened. */
+  readonly permitsOut: Record<string, number>
+  readonly permitsAtEnd: Record<string, number>
+  /** What went wrong with the run itself. */
+  readonly faults: ReadonlyArray<string>
+}
+
+/** @internal */
+export const reportedOutcome = (outcome: Outcome.Outcome<any>): ReportedOutcome => {
+  const { code, duplicateOf, effect, id, result, retryable, started, status } = Outcome.toJson(outcome)
+  return {
+    id,
+    status,
+    ...(code === undefined ? undefined : { code }),
+    started,
+    effect,
+    retryable,
+    ...(duplicateOf === undefined ? undefined : { duplicateOf: duplicateOf.id }),
+    ...(status === "ok" ? { result } : undefined)
+  }
+}
+
+/** @internal */
+export const answer = (outcome: Outcome.Outcome<any>): Answer => ({
+  position: outcome.position,
+  outcome: reportedOutcome(outcome),
+  model: Outcome.forModel(outcome).value
+})
+
+/** The run of the outermost call that a run belongs to. @internal */
+export const rootOf = (run: FakeTool.Run): FakeTool.Run => {
+  let root = run
+  while (root.parent !== undefined) root = root.parent
+  return root
+}
+
+/** Where the last answer stands in the order of everything that happened. @internal */
+export const lastAnswer = (observed: Observed): number =>
+  observed.turns.reduce((last, turn) => Math.max(last, turn.answered ?? -1), -1)
+
+/** Whether a run was at work at a place in the order of everything. @internal */
+export const atWork = (run: FakeTool.Run, place: number): boolean =>
+  run.began < place && (run.ended === undefined || run.ended > place)
+
+/** @internal */
+export const spansOf = (observed: Observed): ReadonlyArray<Span> => {
+  const last = lastAnswer(observed)
+  const spans = observed.runs.map((run) => {
+    const root = rootOf(run)
+    return {
+      turn: observed.turns.findIndex((turn) => turn.id === root.turn),
+      index: root.position,
+      id: run.id,
+      tool: run.tool,
+      attempt: run.attempt,
+      startMs: run.startedAt,
+      endMs: run.ended === undefined || run.endedAt === undefined || run.ended > last ? null : run.endedAt,
+      ...(run.parent === undefined ? undefined : { nested: true as const })
+    }
+  })
+  return spans.sort((a, b) => a.startMs - b.startMs || a.turn - b.turn || a.index - b.index)
+}
+
+/** @internal */
+export const elapsed = (observed: Observed): number =>
+  observed.turns.reduce((last, turn) => Math.max(last, turn.answeredAt ?? 0), 0)
+
+/** @internal */
+export const make = (file: string, observed: Observed, failures: ReadonlyArray<string>): Report => {
+  const last = lastAnswer(observed)
+  return {
+    file,
+    pass: failures.length === 0,
+    failures,
+    outcomes: observed.turns.map((turn) => turn.answers?.map((answer) => answer.outcome) ?? null),
+    spans: spansOf(observed),
+    executions: observed.executions,
+    effects: observed.effects,
+    peak: observed.peak,
+    requests: {},
+    elapsedMs: elapsed(observed),
+    runningAfter: observed.runs.filter((run) => atWork(run, last)).length,
+    permitsOut: observed.permitsOut
+  }
+}
+
+/** @internal */
+export const notRun = (file: string, failures: ReadonlyArray<string>): Report => ({ file, pass: false, failures })

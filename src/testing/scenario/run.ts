@@ -1,0 +1,248 @@
+/**
+ * Runs a scenario in virtual time, with the public API alone, and writes down what was seen.
+ *
+ * @since 0.1.0
+ */
+import * as Cause from "effect/Cause"
+import * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
+import * as Scope from "effect/Scope"
+import type * as Outcome from "../../Outcome.ts"
+import * as Turn from "../../Turn.ts"
+import * as TurnContext from "../../TurnContext.ts"
+import * as FakeTool from "../FakeTool.ts"
+import * as Report from "./report.ts"
+import * as Form from "./schema.ts"
+import * as Tools from "./tools.ts"
+import * as VirtualTime from "./virtualTime.ts"
+
+type Mutable<T> = { -readonly [K in keyof T]: T[K] }
+
+/** A turn that runs, or has run. */
+interface Running {
+  readonly seen: Mutable<Report.ObservedTurn>
+  readonly stops: Array<number>
+  readonly events: number
+  happened: number
+  fiber?: Fiber.Fiber<unknown, unknown>
+  stop: Effect.Effect<void>
+  stopCall: (id: string) => Effect.Effect<unknown>
+  closed: ReadonlyArray<ReadonlyArray<Outcome.Outcome<any>>>
+}
+
+/** All times of a file together, as often as it has calls, and an hour: nothing in it can honestly take longer. */
+const horizonOf = (scenario: Form.Scenario): number => {
+  let millis = 0
+  let calls = 1
+  JSON.stringify(scenario, (name, value: unknown) => {
+    if (typeof value === "number" && name.endsWith("Ms")) millis += value
+    if (name === "calls" && Array.isArray(value)) calls += value.length
+    return value
+  })
+  return millis * calls + 3_600_000
+}
+
+const maxSteps = 200_000
+
+const why: Record<Exclude<VirtualTime.Ended, "done">, string> = {
+  idle: "nothing is left that could go on",
+  horizon: "it goes on for longer than all times of the file together",
+  busy: "it goes on without an end"
+}
+
+/** The same runs, as they stand: later changes do not show. */
+const snapshot = (runs: ReadonlyArray<FakeTool.Run>): ReadonlyArray<FakeTool.Run> => {
+  const copies = new Map<FakeTool.Run, FakeTool.Run>()
+  for (const run of runs) {
+    copies.set(run, { ...run, parent: run.parent === undefined ? undefined : copies.get(run.parent) })
+  }
+  return [...copies.values()]
+}
+
+/**
+ * Runs a scenario to its last answer, and on until nothing more happens.
+ *
+ * @internal
+ */
+export const run = (scenario: Form.Scenario): Effect.Effect<Report.Observed> =>
+  Effect.scoped(Effect.gen(function*() {
+    const time = yield* VirtualTime.make({ horizonMillis: horizonOf(scenario), maxSteps })
+    const world = yield* FakeTool.makeWorld
+    const { layer, permits, toolkit } = Tools.stage(scenario, world, (outcomes) => outcomes.map(Report.reportedOutcome))
+    const scope = yield* Scope.make()
+    const services = yield* time.provide(Layer.buildWithScope(layer, scope))
+    const faults: Array<string> = []
+    const turns: Array<Running> = []
+    let permitsOut: Record<string, number> = {}
+
+    /** Everything of the library runs in fibers of its own, so that one that hangs holds up nobody. */
+    const fork = <A, E>(effect: Effect.Effect<A, E, any>): Effect.Effect<Fiber.Fiber<A, E>> =>
+      time.provide(
+        Effect.forkDetach(Effect.provide(effect, services) as Effect.Effect<A, E>, { startImmediately: true })
+      )
+
+    const begin = (index: number): Running => {
+      const running: Running = {
+        seen: {
+          id: `turn-${index}`,
+          calls: Form.callsOf(scenario, index),
+          startedAt: time.now(),
+          answers: undefined,
+          answeredAt: undefined,
+          answered: undefined,
+          stops: [],
+          repeats: undefined
+        },
+        stops: [],
+        events: scenario.turns[index]?.events?.length ?? 0,
+        happened: 0,
+        stop: Effect.void,
+        stopCall: () => Effect.void,
+        closed: []
+      }
+      running.seen.stops = running.stops
+      turns[index] = running
+      return running
+    }
+
+    const answered = ({ seen }: Running) =>
+      Effect.gen(function*() {
+        seen.answeredAt = time.now()
+        seen.answered = world.mark()
+        permitsOut = yield* permits
+      })
+
+    /** The end of the fiber that runs the turn is the turn's answer. */
+    const ended = (running: Running, exit: Exit.Exit<ReadonlyArray<Outcome.Outcome<any>>, unknown>) =>
+      Effect.suspend(() => {
+        const { closed, seen } = running
+        const told = closed[0]
+        if (closed.length !== 1) {
+          faults.push(
+            `R4: ${seen.id}: expected to be told once that it has closed, and was told ${closed.length} times`
+          )
+        }
+        if (Exit.isSuccess(exit)) seen.answers = exit.value.map(Report.answer)
+        else if (Cause.hasInterruptsOnly(exit.cause)) seen.answers = told?.map(Report.answer)
+        else {faults.push(
+            `R1: ${seen.id}: expected outcomes, and it ended with ${Cause.pretty(exit.cause).split("\n")[0]}`
+          )}
+        return answered(running)
+      })
+
+    const launch = (index: number): Effect.Effect<void> =>
+      Effect.gen(function*() {
+        const { events = [], finishReason, resume, tenant = "default" } = scenario.turns[index]!
+        const running = begin(index)
+        const { seen } = running
+        for (const event of events) time.at(seen.startedAt + event.atMs, happen(running, event))
+        if (resume === true) {
+          // Nothing was held, or the run is refused later on: what the turn was answered is what it is answered.
+          seen.repeats = index - 1
+          seen.answers = turns[index - 1]?.seen.answers
+          yield* fork(answered(running))
+          return
+        }
+        const stop = yield* Deferred.make<string>()
+        const options: Turn.Options = {
+          ...Tools.optionsOf(scenario.policy, false),
+          turn: seen.id,
+          finishReason,
+          onClosed: ({ outcomes }) =>
+            Effect.sync(() => {
+              running.closed = [...running.closed, outcomes]
+            })
+        }
+        // A turn is stopped by value, and through its handle where single calls are stopped.
+        const byHandle = events.some((event) => event.type === "cancelCall")
+        const turn: Effect.Effect<ReadonlyArray<Outcome.Outcome<any>>, unknown, any> = byHandle
+          ? Effect.scoped(Effect.flatMap(Turn.start(toolkit as any, seen.calls, options), (handle) => {
+            running.stop = handle.cancel("scenario")
+            running.stopCall = (id) => handle.cancelCall(id, "scenario")
+            return handle.await
+          }))
+          : Turn.run(toolkit as any, seen.calls, { ...options, cancelOn: Deferred.await(stop) })
+        if (!byHandle) running.stop = Effect.asVoid(Deferred.succeed(stop, "scenario"))
+        running.fiber = yield* fork(
+          turn.pipe(
+            Effect.onExit((exit) => ended(running, exit)),
+            Effect.provide(TurnContext.make({ tenant }))
+          )
+        )
+      })
+
+    const happen = (running: Running, event: Form.Event): Effect.Effect<void> =>
+      Effect.suspend(() => {
+        running.happened++
+        switch (event.type) {
+          case "cancelTurn":
+            running.stops.push(time.now())
+            return Effect.asVoid(fork(running.stop))
+          case "cancelCall":
+            running.stops.push(time.now())
+            return Effect.asVoid(fork(running.stopCall(event.id)))
+          case "interrupt":
+            running.stops.push(time.now())
+            return running.fiber === undefined ? Effect.void : Effect.asVoid(fork(Fiber.interrupt(running.fiber)))
+          default: // decisions are looked at when the turn has its answer
+            return Effect.void
+        }
+      })
+
+    const over = (running: Running | undefined) =>
+      running !== undefined && running.seen.answered !== undefined && running.happened === running.events
+
+    const unanswered = (ended: VirtualTime.Ended) => {
+      for (const running of turns) {
+        if (running === undefined || running.seen.answered !== undefined || ended === "done") continue
+        faults.push(`R1: ${running.seen.id}: expected an answer, and at ${time.now()} ms ${why[ended]}`)
+      }
+    }
+
+    if (scenario.concurrent === true) {
+      scenario.turns.forEach((turn, index) => time.at(turn.startAtMs ?? 0, launch(index)))
+      unanswered(yield* time.drive(() => scenario.turns.every((_, index) => over(turns[index]))))
+    } else {
+      for (let index = 0; index < scenario.turns.length && faults.length === 0; index++) {
+        time.at(Math.max(time.now(), scenario.turns[index]!.startAtMs ?? 0), launch(index))
+        unanswered(yield* time.drive(() => over(turns[index])))
+      }
+    }
+
+    // What a grace has left at work goes on to its end.
+    yield* time.drive(() => world.atWork.length === 0)
+    const runs = snapshot(world.runs)
+    const permitsAtEnd = yield* Effect.provide(permits, services)
+    const names = Object.keys(scenario.tools)
+    const count = (names: ReadonlyArray<string>, of: (name: string) => number) =>
+      Object.fromEntries(names.map((name) => [name, of(name)]))
+    const observed: Report.Observed = {
+      turns: scenario.turns.map((_, index) => ({ ...(turns[index] ?? begin(index)).seen })),
+      runs,
+      executions: count(names, (name) => world.executions(name)),
+      effects: count(names.filter((name) => scenario.tools[name]!.access !== "read"), (name) => world.effects(name)),
+      peak: count(backendsOf(scenario), (name) => world.peak(name)),
+      permitsOut,
+      permitsAtEnd,
+      faults
+    }
+
+    yield* time.provide(world.release)
+    let closed = false
+    yield* fork(Effect.ensuring(Scope.close(scope, Exit.void), Effect.sync(() => closed = true)))
+    const end = yield* time.drive(() => closed)
+    if (end !== "done" && faults.length === 0) {
+      faults.push(`R36: expected the runtime to shut down, and at ${time.now()} ms ${why[end]}`)
+    }
+    return observed
+  }))
+
+const backendsOf = (scenario: Form.Scenario): ReadonlyArray<string> => [
+  ...new Set([
+    ...Object.keys(scenario.backends ?? {}),
+    ...Object.values(scenario.tools).flatMap((tool) => (tool.backend === undefined ? [] : [tool.backend]))
+  ])
+]
