@@ -1,0 +1,25 @@
+import { it } from "@effect/vitest"
+import * as path from "node:path"
+import { assertClean, root } from "./checks/report.ts"
+import { checkSizes } from "./checks/size.ts"
+
+/** Bytes after gzip. A budget changes in the commit that needs it, with a reason in the change log. */
+const budgets = {
+  Backend: 4_500,
+  Handler: 800,
+  Outcome: 1_200,
+  Siblings: 3_500,
+  ToolCall: 600,
+  ToolPolicy: 2_500,
+  Turn: 25_000,
+  TurnContext: 500,
+  TurnError: 1_200,
+  TurnEvent: 200,
+  TurnJournal: 1_500,
+  TurnPlan: 6_000,
+  "testing/index": 25_000,
+  "wire/index": 7_000
+}
+
+it("every public module keeps to its budget", async () =>
+  assertClean(await checkSizes(path.join(root, "src"), budgets)))
