@@ -35,19 +35,13 @@ export const declarationsOf = async (project: string): Promise<ReadonlyMap<strin
   }
 }
 
-/** Compares them with the golden files, of which there is one for each module and no other. */
-export const checkGolden = (
-  declarations: ReadonlyMap<string, string>,
-  golden: ReadonlyMap<string, string>
-): Report => ({
-  checked: declarations.size,
-  problems: [
-    ...Array.from(golden.keys()).filter((module) => !declarations.has(module)).map((module) =>
+/** Every golden file belongs to a module. That every module has its golden file is for the snapshots to find. */
+export const checkGolden = (modules: Iterable<string>, golden: Iterable<string>): Report => {
+  const exist = new Set(modules)
+  return {
+    checked: exist.size,
+    problems: Array.from(golden).filter((module) => !exist.has(module)).map((module) =>
       `test/api/${module}.txt is of a module that is gone: remove it, and say so in the change log`
-    ),
-    ...Array.from(declarations).filter(([module, text]) => golden.get(module) !== text).map(([module]) =>
-      `the public declarations of ${module} differ from test/api/${module}.txt: \`npm run api\` writes them anew, and each ` +
-      `changed line needs a line in the change log`
     )
-  ]
-})
+  }
+}
