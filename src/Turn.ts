@@ -10,32 +10,27 @@
 import type * as Tool from "effect/ai/Tool"
 import type * as Toolkit from "effect/ai/Toolkit"
 import * as Prompt from "effect/ai/Prompt"
-import * as Cause from "effect/Cause"
-import * as Clock from "effect/Clock"
+import type * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import { dual } from "effect/Function"
 import * as Layer from "effect/Layer"
-import * as Option from "effect/Option"
 import * as Queue from "effect/Queue"
-import * as Random from "effect/Random"
 import type * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
-import * as Backend from "./Backend.ts"
 import * as Siblings from "./Siblings.ts"
-import { Intake, planned, type Taken } from "./internal/turn/intake.ts"
+import { Intake, type Taken } from "./internal/turn/intake.ts"
 import { type ArgumentLimits, parse } from "./internal/turn/json.ts"
-import { CallView, type Run, type Setting, TurnState } from "./internal/turn/run.ts"
+import { type Setting, TurnState } from "./internal/turn/run.ts"
 import { RuntimeState } from "./internal/turn/runtime.ts"
+import { surroundingsOf } from "./internal/turn/surroundings.ts"
 import { Timers } from "./internal/turn/timers.ts"
 import { type AnyToolkit, isWithHandler } from "./internal/turn/tool.ts"
 import * as Outcome from "./Outcome.ts"
 import type * as ToolCall from "./ToolCall.ts"
 import * as ToolPolicy from "./ToolPolicy.ts"
-import * as TurnContext from "./TurnContext.ts"
 import * as TurnError from "./TurnError.ts"
 import type * as TurnEvent from "./TurnEvent.ts"
-import * as TurnJournal from "./TurnJournal.ts"
 import * as TurnPlan from "./TurnPlan.ts"
 
 /**
@@ -90,7 +85,7 @@ export interface LayerOptions {
 
 const unsettledOf = (state: RuntimeState): ReadonlyArray<Unsettled> =>
   Array.from(state.unsettled, (run): Unsettled => {
-    const { tenant, turn } = run.turn.setting.identity()
+    const { tenant, turn } = run.turn.identity()
     return {
       tenant,
       turn,
@@ -300,7 +295,7 @@ export const run: {
         if (turn instanceof TurnError.TurnError) return resume(Effect.fail(turn))
         turn.whenClosed((outcomes) => resume(Effect.succeed(outcomes)))
         return Effect.suspend(() => {
-          turn.stop(turn.setting.parent === undefined ? "interrupted" : "parent")
+          turn.stop(turn.setting.around.parent === undefined ? "interrupted" : "parent")
           return turn.closed
         })
       })
@@ -385,34 +380,6 @@ const checked = (options: Options | undefined) => {
 
 const plainOptions = checked(undefined)
 
-const randomId = (context: Context.Context<never>): string => {
-  const random = Context.get(context, Random.Random)
-  let id = "turn_"
-  while (id.length < 27) id += Math.floor(random.nextDoubleUnsafe() * 0x100000000).toString(36).padStart(7, "0")
-  return id.slice(0, 27)
-}
-
-const identityOf = (
-  context: Context.Context<never>,
-  id: string | undefined,
-  parent: Run | undefined
-): () => TurnContext.Identity => {
-  let identity: TurnContext.Identity | undefined
-  return () =>
-    identity ??= {
-      tenant: tenantOf(context),
-      conversation: Context.get(context, TurnContext.Conversation),
-      principal: Context.get(context, TurnContext.Principal),
-      turn: id ?? randomId(context),
-      parent: parent === undefined
-        ? undefined
-        : { turn: parent.turn.setting.identity().turn, position: parent.position }
-    }
-}
-
-const tenantOf = (context: Context.Context<never>): string =>
-  Context.getOrElse(context as Context.Context<any>, TurnContext.Tenant, () => "default")
-
 const begin = (
   context: Context.Context<never>,
   toolkit: AnyToolkit,
@@ -431,27 +398,20 @@ const begin = (
     if (error instanceof TurnError.TurnError) return error
     throw error
   }
-  const clock = Context.get(context, Clock.Clock)
-  const current = Context.get(context, TurnContext.CurrentCall)
-  const parent = current instanceof CallView ? current.run : undefined
+  const around = surroundingsOf(context)
   const setting: Setting = {
     runtime,
-    context,
-    timers: new Timers(clock, context),
+    around,
+    timers: new Timers(around.clock, context, around.dispatcher),
     calls,
-    identity: identityOf(context, options?.turn, parent),
-    tenant: tenantOf(context),
-    parent,
-    held: Context.get(context, Backend.Held),
-    journal: Option.getOrUndefined(Context.getOption(context as Context.Context<any>, TurnJournal.TurnJournal)),
+    id: options?.turn,
     policy: options?.siblings ?? Siblings.letFinish,
     unitOf: options?.unit,
     limit: opts.limit,
     sequential: opts.sequential,
     graceReads: opts.graceReads,
     graceWrites: opts.graceWrites,
-    emit: emitter(options?.onEvent, also),
-    at: () => clock.currentTimeMillisUnsafe()
+    emit: emitter(options?.onEvent, also)
   }
   const state = new TurnState(setting)
   const waiting: Array<(outcomes: ReadonlyArray<Outcome.Outcome<any>>) => void> = []
@@ -474,8 +434,8 @@ const begin = (
   }
   state.step(() => {
     if (options?.cancelOn !== undefined) state.stopWhen(options.cancelOn)
-    if (opts.deadline !== Infinity) setting.timers.set(opts.deadline, () => state.stop({ code: "by_deadline" }))
-    takeIn(state, toolkit, context, opts, options)
+    if (opts.deadline !== Infinity) setting.timers.set(opts.deadline, deadlineIsOver, state)
+    takeIn(state, toolkit, opts, options)
   })
   return {
     setting,
@@ -486,20 +446,20 @@ const begin = (
   }
 }
 
+const deadlineIsOver = (state: TurnState): void => state.stop({ code: "by_deadline" })
+
 /** Intake, then the plan, then the start. Only approvals and schemas that take time make this asynchronous. */
 const takeIn = (
   state: TurnState,
   toolkit: AnyToolkit,
-  context: Context.Context<never>,
   opts: ReturnType<typeof checked>,
   options: Options | undefined
 ): void => {
-  const { calls } = state.setting
+  const { around, calls } = state.setting
   const intake = new Intake(
     {
       toolkit,
-      context,
-      turn: () => state.setting.identity().turn,
+      turn: () => state.identity().turn,
       nameRepair: options?.nameRepair ?? false,
       finishReason: options?.finishReason,
       limits: opts.limits
@@ -515,8 +475,8 @@ const takeIn = (
   }
   const go = () => {
     if (state.stopped !== undefined) return
-    state.start(taken, TurnPlan.make(taken.map(planned), opts), (one) => {
-      const runner = intake.runner(one.tool!)
+    state.start(taken, TurnPlan.make(taken, opts), (one) => {
+      const runner = around.runner(toolkit, one.tool!)
       return "missing" in runner ? runner.missing : runner
     })
   }
@@ -572,12 +532,11 @@ export const plan: {
       return Effect.flatMap(
         Effect.try({ try: () => checked(options), catch: (error) => error as TurnError.TurnError }),
         (opts) => {
-          const id = identityOf(fiber.context, options?.turn, undefined)
+          let id: string | undefined
           const intake = new Intake(
             {
               toolkit,
-              context: fiber.context,
-              turn: () => id().turn,
+              turn: () => id ??= surroundingsOf(fiber.context).identity(options?.turn).turn,
               nameRepair: options?.nameRepair ?? false,
               finishReason: options?.finishReason,
               limits: opts.limits
@@ -586,7 +545,7 @@ export const plan: {
           )
           const taken = calls.map((call, position) => intake.take(call, position))
           return Effect.forEach(taken, (one) => one.pending ?? Effect.void, { discard: true }).pipe(
-            Effect.map(() => TurnPlan.make(taken.map(planned), opts))
+            Effect.map(() => TurnPlan.make(taken, opts))
           )
         }
       )
@@ -675,7 +634,7 @@ export const start: {
             return turn.closed
           })),
         (turn): Handle<any> => ({
-          turn: turn.setting.identity().turn,
+          turn: turn.state.identity().turn,
           await: turn.closed,
           cancel: (reason) =>
             Effect.suspend(() => {

@@ -211,17 +211,16 @@ export class Plan implements TurnPlan {
 }
 
 const notDecided = (entry: Entry, verdict: Verdict, more?: Partial<PlannedCall>): PlannedCall => {
-  const call: Record<string, unknown> = {
-    position: entry.position,
-    id: entry.id,
-    name: entry.name,
-    verdict,
-    access: entry.access,
-    height: 1
-  }
-  if (entry.keys !== undefined) call["keys"] = entry.keys
-  if (entry.backend !== undefined) call["backend"] = entry.backend
-  return (more === undefined ? call : Object.assign(call, more)) as unknown as PlannedCall
+  const { access, backend, id, keys, name, position } = entry
+  // Literals of few shapes: this runs once for every call of every turn.
+  const call: PlannedCall = keys === undefined
+    ? backend === undefined
+      ? { position, id, name, verdict, access, height: 1 }
+      : { position, id, name, verdict, access, backend, height: 1 }
+    : backend === undefined
+    ? { position, id, name, verdict, access, keys, height: 1 }
+    : { position, id, name, verdict, access, keys, backend, height: 1 }
+  return more === undefined ? call : { ...call, ...more }
 }
 
 const ambiguous = (id: string): Partial<PlannedCall> => ({
@@ -265,7 +264,7 @@ export const make = (entries: ReadonlyArray<Entry>, options?: Options): TurnPlan
   let table: Claims | undefined
   const repeated = repeatedIds(entries)
   let held: Claims | undefined
-  let identical: Map<string, { readonly call: PlannedCall; readonly order: number }> | undefined
+  let identical: Map<string, Map<string, { readonly call: PlannedCall; readonly order: number }>> | undefined
   let previous: Node | undefined
 
   for (const entry of entries) {
@@ -290,7 +289,7 @@ export const make = (entries: ReadonlyArray<Entry>, options?: Options): TurnPlan
     const claim = { write: entry.access === "write", keys: entry.keys }
     const mergeable = entry.digest !== undefined && !entry.repeatable && dedupe !== "off" &&
       (dedupe === "all" || entry.access === "read")
-    const same = mergeable ? identical?.get(`${entry.name}\n${entry.digest}`) : undefined
+    const same = mergeable ? identical?.get(entry.name)?.get(entry.digest!) : undefined
     if (same !== undefined && (table?.lastConflictingWrite(claim) ?? -1) <= same.order) {
       plan.calls.push(notDecided(entry, "duplicate", { duplicateOf: same.call.position }))
       continue
@@ -322,7 +321,9 @@ export const make = (entries: ReadonlyArray<Entry>, options?: Options): TurnPlan
       }
     }
     if (mergeable) {
-      ;(identical ??= new Map()).set(`${entry.name}\n${entry.digest}`, { call, order })
+      let ofTool = (identical ??= new Map()).get(entry.name)
+      if (ofTool === undefined) identical.set(entry.name, ofTool = new Map())
+      ofTool.set(entry.digest!, { call, order })
     }
   }
   measure(plan.log)

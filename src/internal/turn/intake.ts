@@ -7,33 +7,34 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import type * as Outcome from "../../Outcome.ts"
 import * as ToolCall from "../../ToolCall.ts"
+import type * as ToolPolicy from "../../ToolPolicy.ts"
 import type * as TurnPlan from "../../TurnPlan.ts"
 import { type ArgumentLimits, canonical, describe, parse } from "./json.ts"
 import * as Placeholders from "./placeholders.ts"
-import { type AnyToolkit, complaint, entryOf, needsApproval, type Runner, runnerOf, type ToolEntry } from "./tool.ts"
-import type * as Context from "effect/Context"
+import { type AnyToolkit, complaint, entryOf, needsApproval, type ToolEntry } from "./tool.ts"
 
 /** A call that has been taken in. */
-export interface Taken {
+export interface Taken extends TurnPlan.Entry {
   readonly call: ToolCall.ToolCall
-  readonly position: number
-  readonly name: string
-  readonly repairedFrom: string | undefined
-  tool: ToolEntry | undefined
-  params: unknown
-  encoded: Record<string, unknown> | undefined
+  name: string
+  access: ToolPolicy.Access
+  backend: string | undefined
+  repeatable: boolean
   keys: ReadonlyArray<string> | undefined
   digest: string | undefined
   content: string | undefined
-  idempotencyKey: string | undefined
   state: TurnPlan.Entry["state"]
+  repairedFrom: string | undefined
+  tool: ToolEntry | undefined
+  params: unknown
+  encoded: Record<string, unknown> | undefined
+  idempotencyKey: string | undefined
   /** What has still to be found out with an effect; undefined for nearly every call. */
   pending: Effect.Effect<void, never, any> | undefined
 }
 
 export interface IntakeOptions {
   readonly toolkit: AnyToolkit
-  readonly context: Context.Context<never>
   readonly turn: () => string
   readonly nameRepair: boolean
   readonly finishReason: ToolCall.FinishReason | undefined
@@ -44,12 +45,14 @@ const open = { _tag: "open", approval: false } as const
 const openForApproval = { _tag: "open", approval: true } as const
 const provider = { _tag: "provider" } as const
 
+const none: ReadonlyArray<string> = []
+const nothing: ReadonlySet<string> = new Set()
+
 const refused = (code: Outcome.ErrorCode, message: string) => ({ _tag: "refused", code, message }) as const
 
 export class Intake {
   private readonly options: IntakeOptions
   private readonly tools: Record<string, any>
-  private readonly runners = new Map<string, Runner | { readonly missing: string }>()
   private readonly ids: ReadonlyArray<string>
   private readonly repeatedIds: ReadonlySet<string>
   private readonly repeatedNames: ReadonlySet<string>
@@ -57,6 +60,11 @@ export class Intake {
   constructor(options: IntakeOptions, calls: ReadonlyArray<ToolCall.ToolCall>) {
     this.options = options
     this.tools = options.toolkit.tools
+    if (calls.length < 2) {
+      this.ids = calls.length === 0 || calls[0]!.id === "" ? none : [calls[0]!.id]
+      this.repeatedIds = this.repeatedNames = nothing
+      return
+    }
     const ids = new Set<string>()
     const repeatedIds = new Set<string>()
     const names = new Set<string>()
@@ -75,30 +83,24 @@ export class Intake {
     this.repeatedNames = repeatedNames
   }
 
-  /** How the calls of a tool are run, found once for the turn. */
-  runner(tool: ToolEntry): Runner | { readonly missing: string } {
-    let runner = this.runners.get(tool.name)
-    if (runner === undefined) {
-      runner = runnerOf(this.options.toolkit, tool, this.options.context)
-      this.runners.set(tool.name, runner)
-    }
-    return runner
-  }
-
   take(call: ToolCall.ToolCall, position: number): Taken {
     const taken: Taken = {
       call,
       position,
+      id: call.id,
       name: call.name,
+      access: "write",
+      backend: undefined,
+      repeatable: false,
+      keys: undefined,
+      digest: undefined,
+      content: undefined,
+      state: open,
       repairedFrom: undefined,
       tool: undefined,
       params: undefined,
       encoded: undefined,
-      keys: undefined,
-      digest: undefined,
-      content: undefined,
       idempotencyKey: undefined,
-      state: open,
       pending: undefined
     }
     if (call.providerExecuted === true) {
@@ -124,9 +126,10 @@ export class Intake {
       const wanted = taken.name.trim().toLowerCase()
       const fitting = names.filter((name) => name.toLowerCase() === wanted)
       if (fitting.length === 1) {
-        const repaired: Taken = { ...taken, name: fitting[0]!, repairedFrom: taken.name }
-        this.parse(repaired, this.tools[fitting[0]!])
-        return repaired
+        taken.repairedFrom = taken.name
+        taken.name = fitting[0]!
+        this.parse(taken, this.tools[fitting[0]!])
+        return taken
       }
     }
     taken.state = refused("unknown_tool", unknownTool(taken.name, names))
@@ -146,6 +149,9 @@ export class Intake {
       return
     }
     const { tool } = taken
+    taken.access = tool.policy.access
+    taken.backend = tool.backendName
+    taken.repeatable = tool.policy.repeatable
     taken.encoded = parsed.value
     if (taken.content !== undefined) taken.content = canonical(parsed.value) ?? taken.content
     if (parsed.suspicious && tool.detect) {
@@ -234,20 +240,6 @@ export class Intake {
   }
 }
 
-/** The call as the planner takes it. */
-export const planned = (taken: Taken): TurnPlan.Entry => ({
-  position: taken.position,
-  id: taken.call.id,
-  name: taken.name,
-  access: taken.tool === undefined ? "write" : taken.tool.policy.access,
-  keys: taken.keys,
-  backend: taken.tool?.backendName,
-  repeatable: taken.tool?.policy.repeatable ?? false,
-  digest: taken.digest,
-  content: taken.content,
-  state: taken.state
-})
-
 const keysOf = (of: (params: any) => ReadonlyArray<string>, params: unknown): ReadonlyArray<string> | string => {
   let keys: unknown
   try {
@@ -256,6 +248,7 @@ const keysOf = (of: (params: any) => ReadonlyArray<string>, params: unknown): Re
     return describe(error)
   }
   if (!Array.isArray(keys)) return `expected a list of texts, and got ${describe(keys)}`
+  if (keys.length === 0) return none
   for (const key of keys) if (typeof key !== "string") return `expected a list of texts, and one is ${describe(key)}`
   return keys
 }

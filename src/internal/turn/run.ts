@@ -25,6 +25,7 @@ import * as TurnPlan from "../../TurnPlan.ts"
 import * as Answers from "./answers.ts"
 import { causeText, type Taken } from "./intake.ts"
 import type { RuntimeState } from "./runtime.ts"
+import type { Surroundings } from "./surroundings.ts"
 import type { Timer, Timers } from "./timers.ts"
 import type { Runner } from "./tool.ts"
 
@@ -33,14 +34,11 @@ type AnyOutcome = Outcome.Outcome<any>
 /** What a turn is made with. */
 export interface Setting {
   readonly runtime: RuntimeState
-  readonly context: Context.Context<never>
+  readonly around: Surroundings
   readonly timers: Timers
   readonly calls: ReadonlyArray<ToolCall.ToolCall>
-  readonly identity: () => TurnContext.Identity
-  readonly tenant: string
-  readonly parent: Run | undefined
-  readonly held: Backend.Permit | undefined
-  readonly journal: TurnJournal.TurnJournal["Service"] | undefined
+  /** The turn's id, when the caller gave one. */
+  readonly id: string | undefined
   readonly policy: Siblings.Policy<any>
   readonly unitOf: ((call: ToolCall.ToolCall, position: number) => string) | undefined
   /** The turn's own limit; `Infinity` for none. */
@@ -49,7 +47,6 @@ export interface Setting {
   readonly graceReads: number
   readonly graceWrites: number
   readonly emit: ((event: TurnEvent.TurnEvent) => void) | undefined
-  readonly at: () => number
 }
 
 /** One execution: it answers its own call and those that are the same. */
@@ -106,7 +103,7 @@ export class Run extends Siblings.Member<AnyOutcome> implements Backend.Entry, A
     return this.taken.repairedFrom
   }
   get outer(): Backend.Permit | undefined {
-    return this.turn.setting.held
+    return this.turn.setting.around.held
   }
   get policy() {
     return this.runner.entry.policy
@@ -153,7 +150,7 @@ export class Run extends Siblings.Member<AnyOutcome> implements Backend.Entry, A
     if (this.phase !== "running" || this.concluding) return
     if (this.timer !== undefined) this.timer.off = true
     if (this.idleTimer !== undefined) this.idleTimer.off = true
-    this.timer = this.turn.setting.timers.set(this.grace, () => this.turn.step(() => this.turn.giveUp(this)))
+    this.timer = this.turn.setting.timers.set(this.grace, graceIsOver, this as Run)
     this.turn.touch()
   }
 
@@ -186,7 +183,7 @@ export class CallView implements TurnContext.CallContext {
     this.run = run
   }
   get identity() {
-    return this.run.turn.setting.identity()
+    return this.run.turn.identity()
   }
   get position() {
     return this.run.position
@@ -202,19 +199,44 @@ export class CallView implements TurnContext.CallContext {
   }
 }
 
+const graceIsOver = (run: Run): void => run.turn.step(() => run.turn.giveUp(run))
+const timeIsOver = (run: Run): void => run.turn.step(() => run.expire("timeout", run.policy.timeout))
+const waitIsOver = (run: Run): void =>
+  run.turn.step(() => {
+    if (run.phase !== "waiting") return
+    const { policy } = run
+    run.turn.conclude(run, Answers.timedOut(run, { clock: "waitTimeout", millis: policy.waitTimeout }, policy))
+  })
+const silenceIsOver = (run: Run): void => run.turn.step(() => run.turn.silent(run))
+
+/** What only some turns have, made when it is first needed. */
+class Rare {
+  /** Calls that wait for approval, and calls that are the same as one of those. */
+  readonly held: Array<Taken> = []
+  readonly heldTwins: Array<{ readonly taken: Taken; readonly of: number }> = []
+  /** Calls that another run answers. */
+  readonly twins = new Map<number, Taken>()
+  readonly groups = new Map<string, Siblings.Group<AnyOutcome>>()
+  readonly lists = new Map<Backend.Pool | undefined, Backend.Waitlist>()
+  /** Fibers of the turn's own that have to end before it has closed. */
+  readonly helpers = new Set<Fiber.Fiber<unknown, unknown>>()
+  /** Those that end only when they are told to. */
+  readonly endless = new Set<Fiber.Fiber<unknown, unknown>>()
+  ownPool: Backend.Pool | undefined = undefined
+}
+
 export class TurnState implements TurnPlan.Nested {
   readonly setting: Setting
   readonly slots: Array<AnyOutcome | undefined>
   readonly runs: Array<Run> = []
-  readonly ready: Array<Run> = []
-  readonly groups = new Map<string, Siblings.Group<AnyOutcome>>()
+  ready: Array<Run> = []
   /** The turn's own limit, when it has one. */
   readonly limiter: (Backend.Limiter & { readonly lists: Array<Backend.Waitlist> }) | undefined
   readonly ancestors: ReadonlySet<Run> | undefined
-  private readonly lists = new Map<Backend.Pool | undefined, Backend.Waitlist>()
   private readonly bySlot: Array<Run | undefined>
-  private readonly held: Array<Taken> = []
-  private ownPool: Backend.Pool | undefined
+  private readonly group: Siblings.Group<AnyOutcome>
+  private rare: Rare | undefined = undefined
+  private known: TurnContext.Identity | undefined = undefined
   open: number
   /** Runs that have been started, or are being started, and have no answer yet. */
   running = 0
@@ -223,10 +245,9 @@ export class TurnState implements TurnPlan.Nested {
   touched = false
   closed = false
   private planned = false
-  private pools: Array<Backend.Pool> = []
-  /** Fibers of the turn's own that have to end before it has closed. */
+  private waitsTimed = false
+  private pools: Array<Backend.Pool> | undefined = undefined
   private fibers = 0
-  private readonly helpers = new Set<Fiber.Fiber<unknown, unknown>>()
   onClosed: ((outcomes: ReadonlyArray<AnyOutcome>) => void) | undefined = undefined
 
   constructor(setting: Setting) {
@@ -235,16 +256,26 @@ export class TurnState implements TurnPlan.Nested {
     this.slots = new Array(n)
     this.bySlot = new Array(n)
     this.open = n
+    this.group = new Siblings.Group(setting.policy)
     this.limiter = setting.limit === Infinity ? undefined : { limit: setting.limit, running: 0, lists: [] }
-    if (setting.parent === undefined) this.ancestors = undefined
+    const { parent } = setting.around
+    if (parent === undefined) this.ancestors = undefined
     else {
       const ancestors = new Set<Run>()
-      for (let run: Run | undefined = setting.parent; run !== undefined; run = run.turn.setting.parent) ancestors.add(run)
+      for (let run: Run | undefined = parent; run !== undefined; run = run.turn.setting.around.parent) ancestors.add(run)
       this.ancestors = ancestors
-      ;(setting.parent.nested ??= new Set()).add(this)
+      ;(parent.nested ??= new Set()).add(this)
     }
     this.startedAt = setting.emit === undefined ? 0 : setting.timers.now()
     setting.runtime.turns.add(this)
+  }
+
+  identity(): TurnContext.Identity {
+    return this.known ??= this.setting.around.identity(this.setting.id)
+  }
+
+  private get some(): Rare {
+    return this.rare ??= new Rare()
   }
 
   isAncestor(owner: object): boolean {
@@ -270,28 +301,30 @@ export class TurnState implements TurnPlan.Nested {
   }
 
   event(make: (base: (run: Answers.Asked) => TurnEvent.OfCall) => TurnEvent.TurnEvent): void {
-    if (this.setting.emit !== undefined) this.setting.emit(make(this.ofCall))
+    if (this.setting.emit !== undefined) this.setting.emit(make((run) => this.ofCall(run)))
   }
-  private readonly ofCall = (run: Answers.Asked): TurnEvent.OfCall => ({
-    at: this.setting.at(),
-    turn: this.setting.identity().turn,
+  private ofCall(run: Answers.Asked): TurnEvent.OfCall {
+    return {
+    at: this.setting.around.clock.currentTimeMillisUnsafe(),
+    turn: this.identity().turn,
     position: run.position,
     id: run.id,
     tool: run.name
-  })
+    }
+  }
   private base(): TurnEvent.Base {
-    return { at: this.setting.at(), turn: this.setting.identity().turn }
+    return { at: this.setting.around.clock.currentTimeMillisUnsafe(), turn: this.identity().turn }
   }
 
   /** Runs a fiber of the turn's own; the turn does not close before it has ended. */
   helper(effect: Effect.Effect<unknown, unknown, any>, then: (exit: Exit.Exit<unknown, unknown>) => void): void {
     this.fibers++
-    const fiber = Effect.runForkWith(this.setting.context)(effect as Effect.Effect<unknown, unknown>)
-    this.helpers.add(fiber)
+    const fiber = Effect.runForkWith(this.setting.around.context)(effect as Effect.Effect<unknown, unknown>)
+    this.some.helpers.add(fiber)
     fiber.addObserver((exit) =>
       this.step(() => {
         this.fibers--
-        this.helpers.delete(fiber)
+        this.some.helpers.delete(fiber)
         then(exit)
         this.touch()
       })
@@ -300,19 +333,17 @@ export class TurnState implements TurnPlan.Nested {
 
   /** Takes over what the plan has decided, takes the places of all calls, and starts what is ready. */
   start(taken: ReadonlyArray<Taken>, plan: TurnPlan.TurnPlan, runnerOf: (taken: Taken) => Runner | string): void {
-    const { runtime, tenant } = this.setting
+    const { around, emit, runtime, sequential } = this.setting
     this.planned = true
-    this.event((_) => ({ ...this.base(), _tag: "TurnStarted", calls: taken.length }))
+    if (emit !== undefined) emit({ ...this.base(), _tag: "TurnStarted", calls: taken.length })
     let previous: TurnPlan.Node | undefined
-    const { sequential } = this.setting
     for (const call of plan.calls) {
       const one = taken[call.position]!
-      const asked = askedOf(one)
       switch (call.verdict) {
         case "run": {
           const runner = runnerOf(one)
           if (typeof runner === "string") {
-            this.fill(one.position, Answers.refused(asked, "defect", `the tool "${one.name}" cannot be run: it needs ${runner}`))
+            this.fill(one.position, Answers.refused(one, "defect", `the tool "${one.name}" cannot be run: it needs ${runner}`))
             break
           }
           const run = new Run(this.groupOf(one), this, one, runner, call.height)
@@ -321,28 +352,25 @@ export class TurnState implements TurnPlan.Nested {
           break
         }
         case "held":
-          this.held.push(one)
+          this.some.held.push(one)
           this.open--
           break
         case "provider_executed":
-          this.fill(one.position, Answers.providerExecuted(asked))
+          this.fill(one.position, Answers.providerExecuted(one))
           break
         case "deferred":
-          this.fill(one.position, Answers.deferred(asked, call.code as "placeholder", call.message ?? ""))
+          this.fill(one.position, Answers.deferred(one, call.code as "placeholder", call.message ?? ""))
           break
         case "refused":
-          this.fill(one.position, Answers.refused(asked, call.code as Outcome.ErrorCode, call.message ?? ""))
+          this.fill(one.position, Answers.refused(one, call.code as Outcome.ErrorCode, call.message ?? ""))
           break
         case "duplicate":
           this.joinTwin(one, call.duplicateOf!)
           break
       }
     }
-    if (this.stopped !== undefined) {
-      for (const group of this.groups.values()) group.stop(this.stopped)
-    }
     // Places are taken in emission order, before anything is started.
-    const table = runtime.table(tenant)
+    const table = runtime.table(around.tenant)
     for (const run of this.runs) {
       if (run.phase !== "waiting") continue
       const { keys } = run.taken
@@ -365,17 +393,23 @@ export class TurnState implements TurnPlan.Nested {
 
   private groupOf(taken: Taken): Siblings.Group<AnyOutcome> {
     const { policy, unitOf } = this.setting
-    let unit = ""
-    if (unitOf !== undefined) {
-      try {
-        unit = String(unitOf(taken.call, taken.position))
-      } catch {
-        // A call whose unit cannot be told stands with all others: the careful reading.
-      }
+    if (unitOf === undefined) return this.group
+    let unit: string
+    try {
+      unit = String(unitOf(taken.call, taken.position))
+    } catch {
+      // A call whose unit cannot be told stands with the turn as a whole.
+      return this.group
     }
-    let group = this.groups.get(unit)
-    if (group === undefined) this.groups.set(unit, group = new Siblings.Group(policy))
+    const { groups } = this.some
+    let group = groups.get(unit)
+    if (group === undefined) groups.set(unit, group = new Siblings.Group(policy))
     return group
+  }
+
+  private stopGroups(reason: Siblings.StopReason): void {
+    this.group.stop(reason)
+    if (this.rare !== undefined) for (const group of this.rare.groups.values()) group.stop(reason)
   }
 
   private joinTwin(taken: Taken, of: number): void {
@@ -383,34 +417,40 @@ export class TurnState implements TurnPlan.Nested {
     if (run !== undefined) {
       ;(run.twins ??= []).push(taken.position)
       this.bySlot[taken.position] = run
-      this.twinsTaken.set(taken.position, taken)
+      this.some.twins.set(taken.position, taken)
       return
     }
     const answered = this.slots[of]
     if (answered === undefined) {
       // It is the same as a held call: they share its answer.
       this.open--
-      this.heldTwins.push({ taken, of })
+      this.some.heldTwins.push({ taken, of })
       return
     }
-    this.fill(taken.position, Answers.duplicate(askedOf(taken), answered, taken.tool))
+    this.fill(taken.position, Answers.duplicate(taken, answered, taken.tool))
   }
-  private readonly twinsTaken = new Map<number, Taken>()
-  private readonly heldTwins: Array<{ readonly taken: Taken; readonly of: number }> = []
 
   private listOf(pool: Backend.Pool | undefined): Backend.Waitlist {
-    let list = this.lists.get(pool)
+    const some = this.some
+    let list = some.lists.get(pool)
     if (list === undefined) {
-      const of = pool ?? (this.ownPool ??= new Backend.Pool("the turn itself", {
+      const of = pool ?? (some.ownPool ??= new Backend.Pool("the turn itself", {
         concurrency: Infinity,
         perTenant: Infinity,
         queueLimit: Infinity
       }))
-      list = of.waitlist(this.setting.tenant, this.limiter)
-      this.lists.set(pool, list)
+      list = of.waitlist(this.setting.around.tenant, this.limiter)
+      some.lists.set(pool, list)
       this.limiter?.lists.push(list)
     }
     return list
+  }
+
+  /** This backend is looked at in the turn's next step. */
+  private visit(pool: Backend.Pool): void {
+    if (this.pools === undefined) this.pools = [pool]
+    else if (!this.pools.includes(pool)) this.pools.push(pool)
+    this.touch()
   }
 
   /** Does what has become possible: starts what is ready, fills the line, sets the clocks, closes. */
@@ -419,8 +459,8 @@ export class TurnState implements TurnPlan.Nested {
     for (let i = 0; i < this.ready.length; i++) this.admit(this.ready[i]!)
     this.ready.length = 0
     const pools = this.pools
-    if (pools.length > 0) {
-      this.pools = []
+    if (pools !== undefined) {
+      this.pools = undefined
       for (const pool of pools) pool.pump()
     }
     if (this.open > 0) {
@@ -431,17 +471,12 @@ export class TurnState implements TurnPlan.Nested {
     this.tryClose()
   }
 
-  private waitsTimed = false
   /** All calls of a turn begin to wait together, so their waiting clocks are set once. */
   private timeWaits(): void {
     this.waitsTimed = true
+    if (this.running === this.runs.length) return
     for (const run of this.runs) {
-      if (run.phase !== "waiting") continue
-      const millis = run.policy.waitTimeout
-      run.timer = this.setting.timers.set(millis, () =>
-        this.step(() => {
-          if (run.phase === "waiting") this.conclude(run, Answers.timedOut(run, { clock: "waitTimeout", millis }, run.policy))
-        }))
+      if (run.phase === "waiting") run.timer = this.setting.timers.set(run.policy.waitTimeout, waitIsOver, run)
     }
   }
 
@@ -458,22 +493,21 @@ export class TurnState implements TurnPlan.Nested {
       )
     }
     if ((run.state as Backend.EntryState) === "waiting") {
-      if (!this.pools.includes(list.pool)) this.pools.push(list.pool)
-      this.touch()
+      this.visit(list.pool)
       this.event((base) => ({ ...base(run), _tag: "CallQueued", for: "permit", backend: pool?.name }))
     }
   }
 
   private poolOf(run: Run): Backend.Pool {
     const key = run.policy.backend!
-    return (Context.get(this.setting.context as Context.Context<any>, key) as Backend.Backend).pool
+    return (Context.get(run.runner.context as Context.Context<any>, key) as Backend.Backend).pool
   }
 
   /** Keys and permit are there: the call is started, in one step (rule R21). */
   begin(run: Run): void {
     if (run.phase !== "waiting") return this.release(run)
     this.running++
-    const { journal } = this.setting
+    const { journal } = this.setting.around
     if (journal === undefined) return this.launch(run)
     run.phase = "running"
     run.starting = true
@@ -496,7 +530,7 @@ export class TurnState implements TurnPlan.Nested {
   }
 
   private journalKey(run: Run): TurnJournal.CallKey {
-    const { conversation, tenant, turn } = this.setting.identity()
+    const { conversation, tenant, turn } = this.identity()
     return {
       tenant,
       conversation,
@@ -524,8 +558,8 @@ export class TurnState implements TurnPlan.Nested {
       backend: run.runner.entry.backendName,
       waited: { keys: run.readyAt - this.startedAt, permit: now - run.readyAt }
     }))
-    run.timer = setting.timers.set(policy.timeout, () => this.step(() => run.expire("timeout", policy.timeout)))
-    if (policy.idleTimeout !== Infinity) this.watchSilence(run, policy.idleTimeout)
+    run.timer = setting.timers.set(policy.timeout, timeIsOver, run)
+    run.idleTimer = setting.timers.set(policy.idleTimeout, silenceIsOver, run)
     let effect: Effect.Effect<unknown, unknown, any>
     try {
       effect = runner.invoke({
@@ -557,20 +591,15 @@ export class TurnState implements TurnPlan.Nested {
     })
   }
 
-  private watchSilence(run: Run, millis: number): void {
+  /** The time of silence is over, unless there was a note meanwhile. */
+  silent(run: Run): void {
+    if (!run.atWork) return
     const { timers } = this.setting
-    const watch = (after: number): void => {
-      run.idleTimer = timers.set(after, () =>
-        this.step(() => {
-          if (!run.atWork) return
-          const left = run.progressAt + millis - timers.now()
-          if (left > 0) {
-            watch(left)
-            this.touch()
-          } else run.expire("idleTimeout", millis)
-        }))
-    }
-    watch(millis)
+    const { idleTimeout } = run.policy
+    const left = run.progressAt + idleTimeout - timers.now()
+    if (left <= 0) return run.expire("idleTimeout", idleTimeout)
+    run.idleTimer = timers.set(left, silenceIsOver, run)
+    this.touch()
   }
 
   /** The fiber of a run has ended. */
@@ -615,7 +644,7 @@ export class TurnState implements TurnPlan.Nested {
     if (run.timer !== undefined) run.timer.off = true
     if (run.idleTimer !== undefined) run.idleTimer.off = true
     if (!run.reserved) return this.finish(run, outcome)
-    this.helper(Effect.uninterruptible(this.setting.journal!.settle(this.journalKey(run), Outcome.toJson(outcome))), () =>
+    this.helper(Effect.uninterruptible(this.setting.around.journal!.settle(this.journalKey(run), Outcome.toJson(outcome))), () =>
       this.finish(run, outcome))
   }
 
@@ -639,7 +668,7 @@ export class TurnState implements TurnPlan.Nested {
     if (twins === undefined) return
     run.twins = undefined
     for (const position of twins) {
-      this.fill(position, Answers.duplicate(askedOf(this.twinsTaken.get(position)!), outcome, run.runner.entry))
+      this.fill(position, Answers.duplicate(this.some.twins.get(position)!, outcome, run.runner.entry))
     }
   }
 
@@ -663,10 +692,7 @@ export class TurnState implements TurnPlan.Nested {
       if (limiter !== undefined) this.freed(limiter)
       // This turn, or whoever is next at this backend, goes on in this step.
       if (this.closed) pool.pump()
-      else {
-        if (!this.pools.includes(pool)) this.pools.push(pool)
-        this.touch()
-      }
+      else this.visit(pool)
     }
     if (node !== undefined) {
       run.node = undefined
@@ -684,10 +710,9 @@ export class TurnState implements TurnPlan.Nested {
       return second.priority - first.priority || first.position - second.position
     })
     for (const list of waiting) {
-      list.pool.resume(list, this.setting.held)
-      if (!this.pools.includes(list.pool)) this.pools.push(list.pool)
+      list.pool.resume(list, this.setting.around.held)
+      this.visit(list.pool)
     }
-    this.touch()
   }
 
   /** The grace has run out: the call is answered, its work goes on with the supervisor (rule R20). */
@@ -707,7 +732,7 @@ export class TurnState implements TurnPlan.Nested {
         run.group.ended(run, verdictOf(outcome))
       })
     if (!run.reserved) return done()
-    this.helper(Effect.uninterruptible(this.setting.journal!.settle(this.journalKey(run), Outcome.toJson(outcome))), done)
+    this.helper(Effect.uninterruptible(this.setting.around.journal!.settle(this.journalKey(run), Outcome.toJson(outcome))), done)
   }
 
   private settledLate(run: Run, outcome: AnyOutcome): void {
@@ -725,7 +750,7 @@ export class TurnState implements TurnPlan.Nested {
       run.node = undefined
       runtime.endNode(node)
     }
-    if (this.closed) runtime.tidy(this.setting.tenant)
+    if (this.closed) runtime.tidy(this.setting.around.tenant)
     runtime.quiet()
   }
 
@@ -734,9 +759,9 @@ export class TurnState implements TurnPlan.Nested {
     if (this.stopped !== undefined || this.closed) return
     this.step(() => {
       this.stopped = reason
-      this.event((_) => ({ ...this.base(), _tag: "TurnStopped", code: reason.code, reason: reason.reason }))
-      if (!this.planned) for (const fiber of this.helpers) fiber.interruptUnsafe()
-      for (const group of this.groups.values()) group.stop(reason)
+      this.setting.emit?.({ ...this.base(), _tag: "TurnStopped", code: reason.code, reason: reason.reason })
+      if (!this.planned && this.rare !== undefined) for (const fiber of this.rare.helpers) fiber.interruptUnsafe()
+      this.stopGroups(reason)
       this.touch()
     })
   }
@@ -749,11 +774,11 @@ export class TurnState implements TurnPlan.Nested {
     this.step(() => {
       const run = this.bySlot[position]
       if (run === undefined) {
-        const held = this.held.find((one) => one.position === position) ??
-          this.heldTwins.find((one) => one.taken.position === position)?.taken
+        const held = this.rare?.held.find((one) => one.position === position) ??
+          this.rare?.heldTwins.find((one) => one.taken.position === position)?.taken
         if (held === undefined) return
         this.open++
-        this.fill(position, Answers.cancelledBeforeStart(askedOf(held), stop))
+        this.fill(position, Answers.cancelledBeforeStart(held, stop))
         done = true
         return
       }
@@ -768,13 +793,13 @@ export class TurnState implements TurnPlan.Nested {
 
   /** One of several identical calls is stopped; the run goes on for the others. */
   private leaveRun(run: Run, position: number, stop: Siblings.StopReason): void {
-    const taken = position === run.position ? run.taken : this.twinsTaken.get(position)!
+    const taken = position === run.position ? run.taken : this.some.twins.get(position)!
     if (position === run.position) run.asks = false
     else run.twins = run.twins!.filter((twin) => twin !== position)
     const started = run.atWork
     const outcome = started || run.policy.access === "write"
-      ? { ...Answers.cancelled(askedOf(taken), stop, run.policy), started }
-      : Answers.cancelledBeforeStart(askedOf(taken), stop)
+      ? { ...Answers.cancelled(taken, stop, run.policy), started }
+      : Answers.cancelledBeforeStart(taken, stop)
     this.fill(position, outcome as AnyOutcome)
   }
 
@@ -784,20 +809,19 @@ export class TurnState implements TurnPlan.Nested {
       return
     }
     if (this.fibers > 0) {
-      for (const fiber of this.helpers) if (this.endless.has(fiber)) fiber.interruptUnsafe()
+      for (const fiber of this.some.endless) fiber.interruptUnsafe()
       if (this.fibers > 0) return
     }
     this.close()
   }
 
-  private readonly endless = new Set<Fiber.Fiber<unknown, unknown>>()
   /** Stops the turn when an effect of the caller's succeeds; the effect is ended with the turn. */
   stopWhen(effect: Effect.Effect<string | void, never, any>): void {
     this.helper(effect, (exit) => {
       if (Exit.isSuccess(exit)) this.stop({ code: "by_caller", reason: exit.value === undefined ? undefined : String(exit.value) })
       else if (!isInterrupted(exit.cause)) this.stop({ code: "by_caller", reason: `cancelOn broke: ${causeText(exit.cause)}` })
     })
-    for (const fiber of this.helpers) this.endless.add(fiber)
+    for (const fiber of this.some.helpers) this.some.endless.add(fiber)
   }
 
   /** Stopped before the plan was made: nothing has started, every call is answered. */
@@ -815,33 +839,37 @@ export class TurnState implements TurnPlan.Nested {
 
   private close(): void {
     this.closed = true
-    const { runtime, tenant, timers } = this.setting
-    for (const taken of this.held) {
-      const asked = askedOf(taken)
+    const { around, emit, runtime, timers } = this.setting
+    if (this.rare !== undefined) this.answerHeld(this.rare)
+    let unsettled = 0
+    if (emit !== undefined) {
+      for (const run of this.runs) if (runtime.unsettled.has(run)) unsettled++
+      emit({ ...this.base(), _tag: "TurnEnded", unsettled })
+    }
+    timers.close(() => {
+      around.parent?.nested?.delete(this)
+      runtime.turns.delete(this)
+      runtime.tidy(around.tenant)
+      this.onClosed?.(this.slots as ReadonlyArray<AnyOutcome>)
+      runtime.quiet()
+    })
+  }
+
+  /** What was held is pending, unless the turn was stopped (rule R18). */
+  private answerHeld({ held, heldTwins }: Rare): void {
+    for (const taken of held) {
       if (this.slots[taken.position] !== undefined) continue
       this.open++
       this.fill(
         taken.position,
-        this.stopped === undefined ? Answers.pendingApproval(asked) : Answers.cancelledBeforeStart(asked, this.stopped)
+        this.stopped === undefined ? Answers.pendingApproval(taken) : Answers.cancelledBeforeStart(taken, this.stopped)
       )
     }
-    for (const { of, taken } of this.heldTwins) {
+    for (const { of, taken } of heldTwins) {
       if (this.slots[taken.position] !== undefined) continue
       this.open++
-      this.fill(taken.position, Answers.duplicate(askedOf(taken), this.slots[of]!, taken.tool))
+      this.fill(taken.position, Answers.duplicate(taken, this.slots[of]!, taken.tool))
     }
-    let unsettled = 0
-    if (this.setting.emit !== undefined) {
-      for (const run of this.runs) if (runtime.unsettled.has(run)) unsettled++
-    }
-    this.event((_) => ({ ...this.base(), _tag: "TurnEnded", unsettled }))
-    timers.close(() => {
-      this.setting.parent?.nested?.delete(this)
-      runtime.turns.delete(this)
-      runtime.tidy(tenant)
-      this.onClosed?.(this.slots as ReadonlyArray<AnyOutcome>)
-      runtime.quiet()
-    })
   }
 
   /** Calls of nested turns that wait for each other for ever are answered `deadlock` (rule R14). */
@@ -862,13 +890,6 @@ export class TurnState implements TurnPlan.Nested {
     )
   }
 }
-
-const askedOf = (taken: Taken): Answers.Asked => ({
-  position: taken.position,
-  id: taken.call.id,
-  name: taken.name,
-  repairedFrom: taken.repairedFrom
-})
 
 const verdictOf = (outcome: AnyOutcome): Siblings.Verdict<AnyOutcome> =>
   outcome.status === "ok"

@@ -8,11 +8,13 @@ import type * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import type * as Fiber from "effect/Fiber"
+import type * as Scheduler from "effect/Scheduler"
 
 export interface Timer {
   readonly at: number
-  /** Called when the time has come, unless `off`. */
-  fire: (timer: Timer) => void
+  /** Called with the owner when the time has come, unless `off`. */
+  readonly fire: (owner: any) => void
+  readonly owner: unknown
   off: boolean
 }
 
@@ -26,9 +28,13 @@ export class Timers {
   private cached = -1
   private firing = false
 
-  constructor(clock: Clock.Clock, context: Context.Context<never>) {
+  private armed = false
+  private readonly dispatcher: Scheduler.SchedulerDispatcher
+
+  constructor(clock: Clock.Clock, context: Context.Context<never>, dispatcher: Scheduler.SchedulerDispatcher) {
     this.clock = clock
     this.context = context
+    this.dispatcher = dispatcher
   }
 
   /** Milliseconds on a clock that never goes back. */
@@ -43,9 +49,9 @@ export class Timers {
   }
 
   /** Sets a timer; it is slept for when {@link arm} is next called. */
-  set(after: number, fire: (timer: Timer) => void): Timer | undefined {
+  set<Owner>(after: number, fire: (owner: Owner) => void, owner: Owner): Timer | undefined {
     if (after === Infinity) return undefined
-    const timer: Timer = { at: this.now() + after, fire, off: false }
+    const timer: Timer = { at: this.now() + after, fire, owner, off: false }
     const heap = this.heap
     let i = heap.length
     heap.push(timer)
@@ -75,15 +81,25 @@ export class Timers {
     heap[i] = last
   }
 
-  /** Sleeps for the earliest timer that is still on. */
+  /**
+   * Sees to it that somebody sleeps for the earliest timer. It is done with the scheduler's next tasks: most calls have ended by
+   * then, and their clocks cost nothing.
+   */
   arm(): void {
-    if (this.firing) return
+    if (this.armed || this.firing || this.heap.length === 0 || this.sleepingUntil <= this.heap[0]!.at) return
+    this.armed = true
+    this.dispatcher.scheduleTask(this.sleep, 0)
+  }
+
+  private readonly sleep = (): void => {
+    this.armed = false
     const heap = this.heap
     while (heap.length > 0 && heap[0]!.off) this.pop()
     if (heap.length === 0) return
     const at = heap[0]!.at
     // A sleep that is too early is cheaper to let pass than to replace.
     if (this.sleepingUntil <= at) return
+    this.tick()
     this.sleeping?.interruptUnsafe()
     this.sleepingUntil = at
     const fiber = Effect.runForkWith(this.context)(this.clock.sleep(Duration.millis(Math.max(0, at - this.now()))))
@@ -105,10 +121,10 @@ export class Timers {
     while (heap.length > 0 && heap[0]!.at <= now) {
       const timer = heap[0]!
       this.pop()
-      if (!timer.off) timer.fire(timer)
+      if (!timer.off) timer.fire(timer.owner)
     }
     this.firing = false
-    this.arm()
+    this.sleep()
   }
 
   /** Stops sleeping; `then` is called when the sleeping fiber has ended. */
