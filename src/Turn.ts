@@ -402,7 +402,7 @@ const begin = (
   const setting: Setting = {
     runtime,
     around,
-    timers: new Timers(around.clock, context, around.dispatcher),
+    timers: new Timers(around.clock, context, around.sleepers),
     calls,
     id: options?.turn,
     policy: options?.siblings ?? Siblings.letFinish,

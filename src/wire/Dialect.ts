@@ -5,9 +5,9 @@
  * **Invariants**
  *
  * - W1: each call of a history has exactly one answer, in the order of the calls (rules R1, R34).
- * - W2: call and answer carry the same id, which is not empty and stands for one call. Where the model gave none, or gave one
- *   id to different calls, both get a new one together. A re-delivery (same id, name and arguments) is one call with one
- *   answer (rule R2).
+ * - W2: call and answer carry the same id, which is not empty and stands for one call. Where the model gave none, or
+ *   gave one id to different calls, both get a new one together. A re-delivery (same id, name and arguments) is one
+ *   call with one answer (rule R2).
  * - W3: the arguments in a history are JSON objects, whatever the model wrote; its raw text never goes back.
  * - W4: nothing here throws. What a provider is known to refuse is a `TurnError` that says where and why.
  *
@@ -57,8 +57,8 @@ export interface HistoryOptions {
  *
  * - `matches` looks at the shape alone, and is cheap.
  * - `decode` takes a whole response or the message in it.
- * - `history` gives what stands in the conversation next: the model's message, then the answers. It refuses to build what
- *   the provider is known to refuse.
+ * - `history` gives what stands in the conversation next: the model's message, then the answers. It refuses to build
+ *   what the provider is known to refuse.
  * - `fromCalls` writes a message that makes these calls, for calls that came from elsewhere.
  *
  * @category models
@@ -72,7 +72,7 @@ export interface Dialect<in out Message, out Sent> {
   readonly history: (
     message: Message,
     calls: ReadonlyArray<ToolCall.ToolCall>,
-    outcomes: ReadonlyArray<Outcome.Outcome>,
+    outcomes: ReadonlyArray<Outcome.Outcome<any>>,
     options?: HistoryOptions
   ) => Result.Result<Array<Sent>, TurnError.TurnError>
   readonly fromCalls: (calls: ReadonlyArray<ToolCall.ToolCall>) => Message
@@ -90,7 +90,7 @@ export interface Answered {
   /** The id that call and answer carry: never empty, never twice in a list. */
   readonly id: string
   readonly call: ToolCall.ToolCall
-  readonly outcome: Outcome.Outcome
+  readonly outcome: Outcome.Outcome<any>
   readonly content: string
   /** The provider ran the call and has its answer already. */
   readonly byProvider: boolean
@@ -111,7 +111,7 @@ export interface Answered {
 export const pair = (
   dialect: string,
   calls: ReadonlyArray<ToolCall.ToolCall>,
-  outcomes: ReadonlyArray<Outcome.Outcome>,
+  outcomes: ReadonlyArray<Outcome.Outcome<any>>,
   options?: HistoryOptions
 ): Result.Result<Array<Answered>, TurnError.TurnError> => {
   if (outcomes.length !== calls.length) {
@@ -140,7 +140,12 @@ export const pair = (
     }
     const text = contentOf(outcome)
     if (text === undefined) {
-      return refuse(dialect, `outcomes[${position}]`, "a result that JSON can hold", TurnError.show(Outcome.toJson(outcome)))
+      return refuse(
+        dialect,
+        `outcomes[${position}]`,
+        "a result that JSON can hold",
+        TurnError.show(Outcome.toJson(outcome))
+      )
     }
     answered.push({
       position,
@@ -188,7 +193,7 @@ const freshId = (position: number, taken: Set<string>, options: HistoryOptions |
  * @since 0.1.0
  * @stability experimental
  */
-export const contentOf = (outcome: Outcome.Outcome): string | undefined => {
+export const contentOf = (outcome: Outcome.Outcome<any>): string | undefined => {
   const { isFailure, value } = Outcome.forModel(outcome)
   if (!isFailure && typeof value === "string" && value.trim() !== "") return value.toWellFormed()
   try {
@@ -199,8 +204,8 @@ export const contentOf = (outcome: Outcome.Outcome): string | undefined => {
 }
 
 /**
- * The arguments of a call as they go into a history (invariant W3): what the model wrote if that is one JSON object, else
- * `{}`.
+ * The arguments of a call as they go into a history (invariant W3): what the model wrote if that is one JSON object,
+ * else `{}`.
  *
  * **Example** (Raw text never goes back)
  *
@@ -251,7 +256,10 @@ export const check = <A>(
   const [issue] = SchemaIssue.makeFormatterStandardSchemaV1()(result.failure.issue).issues
   const path = (issue?.path ?? []).map((step) => typeof step === "object" ? step.key : step)
   const expected = issue?.message ?? "a value of the schema"
-  const at = path.reduce<unknown>((value, key) => isRecord(value) || Array.isArray(value) ? (value as any)[key] : undefined, input)
+  const at = path.reduce<unknown>(
+    (value, key) => isRecord(value) || Array.isArray(value) ? (value as any)[key] : undefined,
+    input
+  )
   return refuse(
     dialect,
     pathText(options?.path ?? "", path),
@@ -266,7 +274,8 @@ export const check = <A>(
 
 const pathText = (prefix: string, path: ReadonlyArray<PropertyKey>): string =>
   path.reduce<string>(
-    (text, step) => typeof step === "number" ? `${text}[${step}]` : text === "" ? String(step) : `${text}.${String(step)}`,
+    (text, step) =>
+      typeof step === "number" ? `${text}[${step}]` : text === "" ? String(step) : `${text}.${String(step)}`,
     prefix
   )
 

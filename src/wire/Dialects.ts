@@ -50,8 +50,8 @@ export const detect = (input: unknown): Result.Result<AnyDialect, TurnError.Turn
     ? Dialect.refuse(
       "unknown",
       "",
-      'a Chat Completions response (with "choices"), one of its choices, an assistant message, or calls in the neutral form ' +
-        '({"calls": [{"id", "name", "arguments"}]}, or the list alone)',
+      'a Chat Completions response (with "choices"), one of its choices, an assistant message, or calls in the ' +
+        'neutral form ({"calls": [{"id", "name", "arguments"}]}, or the list alone)',
       describe(input)
     )
     : Result.succeed(dialect)
@@ -69,5 +69,7 @@ const describe = (input: unknown): string => {
   const keys = Object.keys(input)
   return keys.length === 0
     ? "an empty object"
-    : `an object with the fields ${keys.slice(0, 8).map((key) => JSON.stringify(key)).join(", ")}${keys.length > 8 ? ", …" : ""}`
+    : `an object with the fields ${keys.slice(0, 8).map((key) => JSON.stringify(key)).join(", ")}${
+      keys.length > 8 ? ", …" : ""
+    }`
 }

@@ -102,8 +102,8 @@ export const decode = (input: unknown): Result.Result<Dialect.Decoded<Message>, 
 }
 
 /**
- * Builds the message, its arguments as objects, and the outcomes of its calls as JSON. Each call keeps its place and its
- * id as it came: a place needs no id.
+ * Builds the message, its arguments as objects, and the outcomes of its calls as JSON. Each call keeps its place and
+ * its id as it came: a place needs no id.
  *
  * @category encoding
  * @since 0.1.0
@@ -112,7 +112,7 @@ export const decode = (input: unknown): Result.Result<Dialect.Decoded<Message>, 
 export const history = (
   message: Message,
   calls: ReadonlyArray<ToolCall.ToolCall>,
-  outcomes: ReadonlyArray<Outcome.Outcome>,
+  outcomes: ReadonlyArray<Outcome.Outcome<any>>,
   options?: Dialect.HistoryOptions
 ): Result.Result<Array<Sent>, TurnError.TurnError> =>
   Result.map(Dialect.pair(name, calls, outcomes, options), () => [

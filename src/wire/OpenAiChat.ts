@@ -1,10 +1,11 @@
 /**
  * OpenAI's Chat Completions, and the many hosts that speak it: calls out of a response, tool messages back.
  *
- * What hosts do differently and is understood: `type` or `id` left out, `arguments` as an object, null or nothing in place
- * of text. What they are known to refuse is not built: an id without its tool message, an id twice, an empty `tool_calls`,
- * arguments that are no JSON object, an invented tool name with characters that no name may have, a blank answer, a message with
- * neither text nor calls. Fields that this module does not know (`reasoning_content`, `annotations`, …) stay where they are.
+ * What hosts do differently and is understood: `type` or `id` left out, `arguments` as an object, null or nothing in
+ * place of text. What they are known to refuse is not built: an id without its tool message, an id twice, an empty
+ * `tool_calls`, arguments that are no JSON object, an invented tool name with characters that no name may have, a
+ * blank answer, a message with neither text nor calls. Fields that this module does not know (`reasoning_content`,
+ * `annotations`, …) stay where they are.
  *
  * @since 0.1.0
  */
@@ -27,8 +28,8 @@ const Entry = Schema.Struct({
 })
 
 /**
- * Schema of the assistant's message as hosts send it. Fields that it does not name are allowed, and kept by {@link decode}
- * and {@link history}.
+ * Schema of the assistant's message as hosts send it. Fields that it does not name are allowed, and kept by
+ * {@link decode} and {@link history}.
  *
  * @category schemas
  * @since 0.1.0
@@ -110,7 +111,8 @@ export interface ToolMessage {
 }
 
 /**
- * Tells whether this is a Chat Completions response, one of its choices, or the assistant's message in it, by its shape.
+ * Tells whether this is a Chat Completions response, one of its choices, or the assistant's message in it, by its
+ * shape.
  *
  * @category decoding
  * @since 0.1.0
@@ -162,7 +164,11 @@ export const decode = (input: unknown): Result.Result<Dialect.Decoded<Message>, 
 }
 
 const describe = (input: unknown): string =>
-  typeof input === "string" ? "text (parse it first)" : Array.isArray(input) ? `a list of ${input.length}` : String(input)
+  typeof input === "string"
+    ? "text (parse it first)"
+    : Array.isArray(input)
+    ? `a list of ${input.length}`
+    : String(input)
 
 const decodeResponse = (input: unknown) => {
   const response = Dialect.check(name, Response, input)
@@ -170,7 +176,12 @@ const decodeResponse = (input: unknown) => {
   const { choices } = response.success
   const [choice] = choices
   if (choices.length !== 1) {
-    return Dialect.refuse(name, "choices", "one choice (of several, hand over the one to go on with)", `${choices.length}`)
+    return Dialect.refuse(
+      name,
+      "choices",
+      "one choice (of several, hand over the one to go on with)",
+      `${choices.length}`
+    )
   }
   return decodeChoice(choice, "choices[0]")
 }
@@ -196,7 +207,12 @@ const decodeMessage = (
   const message = input as Message
   const at = path === "" ? "" : `${path}.`
   if (Dialect.isRecord((input as { function_call?: unknown }).function_call)) {
-    return Dialect.refuse(name, `${at}function_call`, '"tool_calls" (functions are deprecated: offer tools)', "a function call")
+    return Dialect.refuse(
+      name,
+      `${at}function_call`,
+      '"tool_calls" (functions are deprecated: offer tools)',
+      "a function call"
+    )
   }
   const calls: Array<ToolCall.ToolCall> = []
   for (const [index, entry] of (checked.success.tool_calls ?? []).entries()) {
@@ -245,9 +261,9 @@ const finishReason = (reason: string | null | undefined): ToolCall.FinishReason 
  *
  * **Details**
  *
- * `calls` are those that {@link decode} gave for this message. The message is a copy with every field that came; its calls
- * have ids of their own, arguments that are one JSON object, and no re-delivered call twice. A call that the provider ran
- * itself is left out, since nothing may answer it.
+ * `calls` are those that {@link decode} gave for this message. The message is a copy with every field that came; its
+ * calls have ids of their own, arguments that are one JSON object, and no re-delivered call twice. A call that the
+ * provider ran itself is left out, since nothing may answer it.
  *
  * **Example** (The next messages of a conversation)
  *
@@ -259,11 +275,19 @@ const finishReason = (reason: string | null | undefined): ToolCall.FinishReason 
  *   role: "assistant",
  *   tool_calls: [{ id: "call_1", type: "function", function: { name: "get_weather", arguments: '{"city":"Oslo"}' } }]
  * }))
- * const history = OpenAiChat.history(message, calls, [{
- *   position: 0, id: "call_1", name: "get_weather", status: "ok", started: true, effect: "none", retryable: false, message: "",
- *   result: { celsius: 4 }, encoded: { celsius: 4 }
- * }])
- * const answer = Result.getOrThrow(history)[1] // => ({ role: "tool", tool_call_id: "call_1", content: '{"celsius":4}' })
+ * const history = Result.getOrThrow(OpenAiChat.history(message, calls, [{
+ *   position: 0,
+ *   id: "call_1",
+ *   name: "get_weather",
+ *   status: "ok",
+ *   started: true,
+ *   effect: "none",
+ *   retryable: false,
+ *   message: "",
+ *   result: { celsius: 4 },
+ *   encoded: { celsius: 4 }
+ * }]))
+ * const answer = history[1] // => ({ role: "tool", tool_call_id: "call_1", content: '{"celsius":4}' })
  * ```
  *
  * @category encoding
@@ -273,7 +297,7 @@ const finishReason = (reason: string | null | undefined): ToolCall.FinishReason 
 export const history = (
   message: Message,
   calls: ReadonlyArray<ToolCall.ToolCall>,
-  outcomes: ReadonlyArray<Outcome.Outcome>,
+  outcomes: ReadonlyArray<Outcome.Outcome<any>>,
   options?: Dialect.HistoryOptions
 ): Result.Result<Array<AssistantMessage | ToolMessage>, TurnError.TurnError> => {
   const entries = message.tool_calls ?? []
@@ -307,7 +331,9 @@ const assistantMessage = (message: Message, calls: Array<FunctionCall | CustomCa
 }
 
 const sentCall = (entry: typeof Entry.Type, one: Dialect.Answered): FunctionCall | CustomCall => {
-  const sentName = one.outcome.status === "error" && one.outcome.code === "unknown_tool" ? nameOf(one.call) : one.call.name
+  const sentName = one.outcome.status === "error" && one.outcome.code === "unknown_tool"
+    ? nameOf(one.call)
+    : one.call.name
   return entry.function != null && entry.type !== "custom"
     ? {
       ...entry,
@@ -345,4 +371,10 @@ export const fromCalls = (calls: ReadonlyArray<ToolCall.ToolCall>): Message => (
  * @since 0.1.0
  * @stability experimental
  */
-export const dialect: Dialect.Dialect<Message, AssistantMessage | ToolMessage> = { name, matches, decode, history, fromCalls }
+export const dialect: Dialect.Dialect<Message, AssistantMessage | ToolMessage> = {
+  name,
+  matches,
+  decode,
+  history,
+  fromCalls
+}

@@ -1,6 +1,6 @@
 /**
- * `effect-turn/wire`: providers' messages into calls, and outcomes into providers' messages, for programs that hold their
- * own client. Pure: nothing here runs anything.
+ * `effect-turn/wire`: providers' messages into calls, and outcomes into providers' messages, for programs that hold
+ * their own client. Pure: nothing here runs anything.
  *
  * @since 0.1.0
  */

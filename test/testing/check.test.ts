@@ -160,6 +160,14 @@ describe("rules that always hold", () => {
     assert.deepStrictEqual(rules(unstopped, { policy: { graceMs: 5, deadlineMs: 15 } }), [])
   })
 
+  it("does not count what given-up work runs inside twice", () => {
+    const outer = { ...book, ended: 9, endedAt: 99 }
+    const inner = { ...look, turn: "turn-0/1.1", parent: outer, began: 6, startedAt: 30, ended: 7, endedAt: 40 }
+    const late = observedOf({ runs: [look, outer, inner], turns: [turnOf({ stops: [10] })] })
+    assert.deepStrictEqual(rules(late, { policy: { graceMs: 10 } }), [])
+    assert.strictEqual(rules(late).length, 1)
+  })
+
   it("finds a lost permit, at the answer and at the end", () => {
     assert.deepStrictEqual(rules(observedOf({ permitsOut: { hotels: 1 } })), [
       'R14: backend "hotels", when the last turn was answered: expected at most 0 permits out, one for each handler at work, got 1'

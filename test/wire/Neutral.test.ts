@@ -10,7 +10,11 @@ describe("Neutral", () => {
   const calls = [{ id: "1", name: "f", arguments: { a: 1 } }, { id: "", name: "g" }]
 
   it("takes a list of calls, or an object with one", () => {
-    assert.deepStrictEqual(Result.getOrThrow(Neutral.decode(calls)), { message: { calls }, calls, finishReason: undefined })
+    assert.deepStrictEqual(Result.getOrThrow(Neutral.decode(calls)), {
+      message: { calls },
+      calls,
+      finishReason: undefined
+    })
     assert.deepStrictEqual(Result.getOrThrow(Neutral.decode({ calls, finishReason: "length", source: "a file" })), {
       message: { calls, finishReason: "length" },
       calls,
@@ -44,13 +48,22 @@ describe("Neutral", () => {
   })
 
   it("refuses what is no list of calls, and says where", () => {
-    assert.include(message(Neutral.decode(7)), 'neutral message, at its root: expected a list of calls, or {"calls": [...]}, and got number')
+    assert.include(
+      message(Neutral.decode(7)),
+      'neutral message, at its root: expected a list of calls, or {"calls": [...]}, and got number'
+    )
     assert.include(message(Neutral.decode({ calls: [{ name: 3 }] })), "at calls[0].name: expected string, and got 3")
     assert.include(message(Neutral.decode([{ id: "1" }])), "at [0].name: expected a value, and got nothing")
-    assert.include(message(Neutral.decode([{ name: "f", args: {} }])), "at [0].args: expected no field of this name, and got {}")
+    assert.include(
+      message(Neutral.decode([{ name: "f", args: {} }])),
+      "at [0].args: expected no field of this name, and got {}"
+    )
     assert.include(message(Neutral.decode({ calls, finishReason: "done" })), "at finishReason: expected")
     assert.include(message(Neutral.history({ calls }, calls, [])), "at outcomes: expected 2 outcomes")
-    assert.include(message(Neutral.history({ calls }, calls, [ok(calls[0]!, 0, 1), refused(calls[0]!, 0, "defect", "")])), "at outcomes[1]")
+    assert.include(
+      message(Neutral.history({ calls }, calls, [ok(calls[0]!, 0, 1), refused(calls[0]!, 0, "defect", "")])),
+      "at outcomes[1]"
+    )
   })
 })
 
@@ -72,7 +85,11 @@ describe("detect", () => {
     ["text", "{}", "and got text (parse it first)"],
     ["an empty object", {}, "and got an empty object"],
     ["another object", { id: "x", output: [] }, 'and got an object with the fields "id", "output"'],
-    ["a conversation", [{ role: "user" }, { role: "assistant" }], "and got a list of 2 messages (hand over the assistant's message alone)"],
+    [
+      "a conversation",
+      [{ role: "user" }, { role: "assistant" }],
+      "and got a list of 2 messages (hand over the assistant's message alone)"
+    ],
     ["a list of something", [1, 2, 3], "and got a list of 3 things that are no calls"],
     ["an error response", { error: { message: "quota" } }, `and got the provider's error "quota"`],
     [

@@ -53,13 +53,19 @@ describe("decode", () => {
 
   it("hands the arguments over as they came", () => {
     const given = ["", "  ", "{", '{"a":1}', '{"a":1}{"a":2}', null, { a: 1 }, [1], 7, "null"]
-    assert.deepStrictEqual(decoded(message(...given.map((args) => entry("i", "f", args)))).calls.map((c) => c.arguments), given)
+    assert.deepStrictEqual(
+      decoded(message(...given.map((args) => entry("i", "f", args)))).calls.map((c) => c.arguments),
+      given
+    )
     const { calls } = decoded(message({ id: "i", type: "function", function: { name: "f" } }))
     assert.deepStrictEqual(calls, [{ id: "i", name: "f" }])
   })
 
   it("takes absent and null ids for empty ones", () => {
-    assert.deepStrictEqual(decoded(message(entry(undefined, "f", "{}"), entry(null, "f", "{}"))).calls.map((c) => c.id), ["", ""])
+    assert.deepStrictEqual(
+      decoded(message(entry(undefined, "f", "{}"), entry(null, "f", "{}"))).calls.map((c) => c.id),
+      ["", ""]
+    )
   })
 
   it("takes a call without a type for a function call", () => {
@@ -87,21 +93,41 @@ describe("decode", () => {
   it.each<[string, unknown, string]>([
     ["null", null, "at its root: expected a response, a choice or an assistant message, and got null"],
     ["text", "{}", "and got text (parse it first)"],
-    ["no choice", { choices: [] }, "at choices: expected one choice (of several, hand over the one to go on with), and got 0"],
+    [
+      "no choice",
+      { choices: [] },
+      "at choices: expected one choice (of several, hand over the one to go on with), and got 0"
+    ],
     ["several choices", { choices: [{}, {}] }, "and got 2"],
     ["choices that are no list", { choices: 1 }, "at choices: expected array, and got 1"],
     ["a chunk", { choices: [{ delta: {} }] }, "at choices[0]: expected a whole response, and got a chunk of a stream"],
     ["a user's message", { role: "user", content: "hi" }, 'at role: expected "assistant", and got "user"'],
     ["no message", { choices: [{ finish_reason: "stop" }] }, "at choices[0].message: expected"],
-    ["calls that are no list", { role: "assistant", tool_calls: {} }, "at tool_calls: expected array | null, and got {}"],
-    ["an id that is no text", message(entry(7 as never, "f", "{}")), "at tool_calls[0].id: expected string | null, and got 7"],
-    ["no name", message({ id: "i", function: {} }), "at tool_calls[0].function.name: expected a value, and got nothing"],
+    [
+      "calls that are no list",
+      { role: "assistant", tool_calls: {} },
+      "at tool_calls: expected array | null, and got {}"
+    ],
+    [
+      "an id that is no text",
+      message(entry(7 as never, "f", "{}")),
+      "at tool_calls[0].id: expected string | null, and got 7"
+    ],
+    [
+      "no name",
+      message({ id: "i", function: {} }),
+      "at tool_calls[0].function.name: expected a value, and got nothing"
+    ],
     [
       "an unknown type of call",
       { choices: [{ message: message(entry("i", "f", "{}"), { id: "j", type: "retrieval" }) }] },
       'at choices[0].message.tool_calls[1]: expected a "function" or "custom" call, and got one of the type "retrieval"'
     ],
-    ["the deprecated form", { role: "assistant", function_call: { name: "f", arguments: "{}" } }, "at function_call: expected"]
+    [
+      "the deprecated form",
+      { role: "assistant", function_call: { name: "f", arguments: "{}" } },
+      "at function_call: expected"
+    ]
   ])("refuses %s", (_, input, expected) => {
     assert.include(failure(OpenAiChat.decode(input)), expected)
   })
@@ -138,7 +164,11 @@ describe("history", () => {
       reasoning_content: "thinking",
       function_call: null,
       audio: null,
-      tool_calls: [{ ...entry("a", "f", '{ "x" : 1 }'), index: 0, extra_content: { google: { thought_signature: "s" } } }]
+      tool_calls: [{
+        ...entry("a", "f", '{ "x" : 1 }'),
+        index: 0,
+        extra_content: { google: { thought_signature: "s" } }
+      }]
     }
     const [sent] = history(input, (call, i) => ok(call, i, 1))
     assert.deepStrictEqual(sent, {
@@ -152,7 +182,20 @@ describe("history", () => {
   })
 
   it("never sends raw text back", () => {
-    const given = ["", "{", '{"a":1}{"a":2}', "[1]", "null", "7", '"{}"', null, [1], '{"n":1e999}', '{"n":1,"n":2}', '{"b":{"__proto__":1}}']
+    const given = [
+      "",
+      "{",
+      '{"a":1}{"a":2}',
+      "[1]",
+      "null",
+      "7",
+      '"{}"',
+      null,
+      [1],
+      '{"n":1e999}',
+      '{"n":1,"n":2}',
+      '{"b":{"__proto__":1}}'
+    ]
     const [sent] = history(message(...given.map((args, i) => entry(`${i}`, "f", args))), (call, i) => ok(call, i, 1))
     assert.deepStrictEqual(sent.tool_calls.map((call: any) => call.function.arguments), [
       ...Array.from({ length: 10 }, () => "{}"),
@@ -174,10 +217,17 @@ describe("history", () => {
   })
 
   it("answers a re-delivered call once", () => {
-    const input = message(entry("a", "f", '{"x":1,"y":2}'), entry("a", "f", '{ "y": 2, "x": 1 }'), entry("b", "f", "{}"))
+    const input = message(
+      entry("a", "f", '{"x":1,"y":2}'),
+      entry("a", "f", '{ "y": 2, "x": 1 }'),
+      entry("b", "f", "{}")
+    )
     const sent = history(input, (call, i) => ok(call, i, i))
     assert.deepStrictEqual(sent[0].tool_calls.map((call: any) => call.id), ["a", "b"])
-    assert.deepStrictEqual(sent.slice(1).map((answer) => [answer.tool_call_id, answer.content]), [["a", "0"], ["b", "2"]])
+    assert.deepStrictEqual(sent.slice(1).map((answer) => [answer.tool_call_id, answer.content]), [["a", "0"], [
+      "b",
+      "2"
+    ]])
   })
 
   it("tells calls apart that share an id", () => {
@@ -202,7 +252,10 @@ describe("history", () => {
       entry("c", "math.add", "{}"),
       entry("d", "x".repeat(99), "{}")
     )
-    const [sent] = history(input, (call, i) => i === 2 ? ok(call, i, 1) : refused(call, i, "unknown_tool", "no such tool"))
+    const [sent] = history(
+      input,
+      (call, i) => i === 2 ? ok(call, i, 1) : refused(call, i, "unknown_tool", "no such tool")
+    )
     assert.deepStrictEqual(sent.tool_calls.map((call: any) => call.function.name), [
       "multi_tool_use_parallel",
       "unnamed",
@@ -219,7 +272,16 @@ describe("history", () => {
   it("leaves out what the provider ran itself", () => {
     const { calls, message: m } = decoded(message(entry("a", "web", "{}"), entry("b", "f", "{}")))
     const sent = Result.getOrThrow(OpenAiChat.history(m, calls, [
-      { position: 0, id: "a", name: "web", status: "provider_executed", started: false, effect: "none", retryable: false, message: "" },
+      {
+        position: 0,
+        id: "a",
+        name: "web",
+        status: "provider_executed",
+        started: false,
+        effect: "none",
+        retryable: false,
+        message: ""
+      },
       ok(calls[1]!, 1, 1)
     ])) as Array<any>
     assert.deepStrictEqual(sent[0].tool_calls.map((call: any) => call.id), ["b"])
@@ -235,14 +297,26 @@ describe("history", () => {
   it("refuses lists that do not belong together", () => {
     const { calls, message: m } = decoded(message(entry("a", "f", "{}"), entry("b", "f", "{}")))
     const outcomes = calls.map((call, i) => ok(call, i, i))
-    assert.include(failure(OpenAiChat.history(m, calls, outcomes.slice(1))), "at outcomes: expected 2 outcomes, one for each call, and got 1")
+    assert.include(
+      failure(OpenAiChat.history(m, calls, outcomes.slice(1))),
+      "at outcomes: expected 2 outcomes, one for each call, and got 1"
+    )
     assert.include(
       failure(OpenAiChat.history(m, calls, outcomes.toReversed())),
       'at outcomes[0]: expected the outcome of call 0 with the id "a", and got that of call 1 with the id "b"'
     )
-    assert.include(failure(OpenAiChat.history(m, calls.slice(1), outcomes.slice(1))), "at tool_calls: expected the calls that were decoded")
-    assert.include(failure(OpenAiChat.history(m, calls, [ok(calls[0]!, 0, 1n), outcomes[1]!])), "at outcomes[0]: expected a result that JSON can hold")
-    assert.include(failure(OpenAiChat.history({ role: "assistant", content: "" }, [], [])), "at content: expected text, a refusal or calls")
+    assert.include(
+      failure(OpenAiChat.history(m, calls.slice(1), outcomes.slice(1))),
+      "at tool_calls: expected the calls that were decoded"
+    )
+    assert.include(
+      failure(OpenAiChat.history(m, calls, [ok(calls[0]!, 0, 1n), outcomes[1]!])),
+      "at outcomes[0]: expected a result that JSON can hold"
+    )
+    assert.include(
+      failure(OpenAiChat.history({ role: "assistant", content: "" }, [], [])),
+      "at content: expected text, a refusal or calls"
+    )
   })
 
   it("changes nothing of what it was given", () => {
@@ -270,9 +344,15 @@ describe("properties", () => {
     const input = message(...turn.map((call) => entry(call.id, call.name, call.arguments)))
     const sent = history(input, (call, i) => ways[turn[i]!.end]!(call, i))
     assert.isUndefined(refusal(sent))
-    assert.deepStrictEqual(sent.slice(1).map((answer) => answer.tool_call_id), sent[0].tool_calls.map((call: any) => call.id))
+    assert.deepStrictEqual(
+      sent.slice(1).map((answer) => answer.tool_call_id),
+      sent[0].tool_calls.map((call: any) => call.id)
+    )
     // What was sent is decoded again as the calls that were answered.
-    assert.deepStrictEqual(decoded(sent[0]).calls.map((call) => call.id), sent.slice(1).map((answer) => answer.tool_call_id))
+    assert.deepStrictEqual(
+      decoded(sent[0]).calls.map((call) => call.id),
+      sent.slice(1).map((answer) => answer.tool_call_id)
+    )
   }, { arbitrary: { runs: 500 } })
 
   it.prop("calls survive the way out and back", turn, ({ turn }) => {

@@ -34,7 +34,13 @@ export const ways: ReadonlyArray<(call: ToolCall.ToolCall, position: number) => 
   (call, position) => ok(call, position, null),
   (call, position) => refused(call, position, "unknown_tool", `no tool ${call.name}`),
   (call, position) => refused(call, position, "invalid_arguments", "no JSON"),
-  (call, position) => ({ ...at(call, position), status: "error", code: "failed", failure: { why: 1 }, encoded: { why: 1 } }),
+  (call, position) => ({
+    ...at(call, position),
+    status: "error",
+    code: "failed",
+    failure: { why: 1 },
+    encoded: { why: 1 }
+  }),
   (call, position) => ({
     ...at(call, position),
     status: "timeout",
@@ -44,5 +50,11 @@ export const ways: ReadonlyArray<(call: ToolCall.ToolCall, position: number) => 
   }),
   (call, position) => ({ ...at(call, position, false), status: "deferred", code: "placeholder", message: "<id>" }),
   (call, position) => ({ ...at(call, position, false), status: "pending_approval", message: "held" }),
-  (call, position) => ({ ...at(call, position), status: "cancelled", code: "by_caller", reason: "user", message: "stopped" })
+  (call, position) => ({
+    ...at(call, position),
+    status: "cancelled",
+    code: "by_caller",
+    reason: "user",
+    message: "stopped"
+  })
 ]

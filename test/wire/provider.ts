@@ -6,7 +6,9 @@ export const refusal = (messages: ReadonlyArray<any>): string | undefined => {
   let open: Array<string> = []
   for (const [index, message] of messages.entries()) {
     if (message.role === "tool") {
-      if (!open.includes(message.tool_call_id)) return `messages[${index}]: tool_call_id ${message.tool_call_id} not found in 'tool_calls'`
+      if (!open.includes(message.tool_call_id)) {
+        return `messages[${index}]: tool_call_id ${message.tool_call_id} not found in 'tool_calls'`
+      }
       open = open.filter((id) => id !== message.tool_call_id)
       if (typeof message.content !== "string") return `messages[${index}].content: expected a string`
       if (message.content.trim() === "") return `messages[${index}]: chat content is empty`
@@ -35,7 +37,9 @@ export const refusal = (messages: ReadonlyArray<any>): string | undefined => {
         } catch {
           return "function.arguments: invalid JSON"
         }
-        if (typeof parsed !== "object" || parsed === null || Array.isArray(parsed)) return "function.arguments: not an object"
+        if (typeof parsed !== "object" || parsed === null || Array.isArray(parsed)) {
+          return "function.arguments: not an object"
+        }
       }
     } else if ((message.content ?? "") === "" && (message.refusal ?? "") === "") {
       return `the message at position ${index} with role 'assistant' must not be empty`

@@ -27,7 +27,9 @@ describeShared("messages that providers really sent", (shared) => {
         calls.map((call) => ({ ...call, arguments: JSON.parse(call.arguments as string) })),
         record.calls
       )
-      const history = Result.getOrThrow(OpenAiChat.history(message, calls, calls.map((call, i) => ok(call, i, { i })))) as Array<any>
+      const history = Result.getOrThrow(
+        OpenAiChat.history(message, calls, calls.map((call, i) => ok(call, i, { i })))
+      ) as Array<any>
       assert.isUndefined(refusal(history))
       // Everything but the spacing of the arguments stands as it came.
       const given = record.wire_response.choices[0].message
@@ -38,7 +40,10 @@ describeShared("messages that providers really sent", (shared) => {
           function: { ...call.function, arguments: JSON.stringify(JSON.parse(call.function.arguments)) }
         }))
       })
-      assert.deepStrictEqual(history.slice(1).map((answer) => answer.tool_call_id), record.calls.map((call: any) => call.id))
+      assert.deepStrictEqual(
+        history.slice(1).map((answer) => answer.tool_call_id),
+        record.calls.map((call: any) => call.id)
+      )
     })
   }
 

@@ -8,12 +8,13 @@ import * as Backend from "../../Backend.ts"
 import * as TurnContext from "../../TurnContext.ts"
 import * as TurnJournal from "../../TurnJournal.ts"
 import { CallView, type Run } from "./run.ts"
+import { Sleepers } from "./timers.ts"
 import { type AnyToolkit, isWithHandler, type Runner, runnerOf, type ToolEntry } from "./tool.ts"
 
 export class Surroundings {
   readonly context: Context.Context<never>
   readonly clock: Clock.Clock
-  readonly dispatcher: Scheduler.SchedulerDispatcher
+  readonly sleepers: Sleepers
   readonly tenant: string
   readonly parent: Run | undefined
   readonly held: Backend.Permit | undefined
@@ -24,7 +25,7 @@ export class Surroundings {
     this.context = context
     const all = context as Context.Context<any>
     this.clock = Context.get(context, Clock.Clock)
-    this.dispatcher = Context.get(context, Scheduler.Scheduler).makeDispatcher()
+    this.sleepers = new Sleepers(Context.get(context, Scheduler.Scheduler).makeDispatcher())
     this.tenant = Context.getOrElse(all, TurnContext.Tenant, () => "default")
     const call = Context.get(context, TurnContext.CurrentCall)
     this.parent = call instanceof CallView ? call.run : undefined

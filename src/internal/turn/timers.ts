@@ -18,6 +18,38 @@ export interface Timer {
   off: boolean
 }
 
+/**
+ * Those that want to sleep, all of one program together. Whoever has closed by the time the scheduler gets to it is not among
+ * them any more, so that many short turns in a row leave nothing behind.
+ */
+export class Sleepers {
+  private readonly dispatcher: Scheduler.SchedulerDispatcher
+  private readonly waiting = new Set<Timers>()
+  private scheduled = false
+
+  constructor(dispatcher: Scheduler.SchedulerDispatcher) {
+    this.dispatcher = dispatcher
+  }
+
+  add(timers: Timers): void {
+    this.waiting.add(timers)
+    if (this.scheduled) return
+    this.scheduled = true
+    this.dispatcher.scheduleTask(this.run, 0)
+  }
+
+  delete(timers: Timers): void {
+    this.waiting.delete(timers)
+  }
+
+  private readonly run = (): void => {
+    this.scheduled = false
+    const all = Array.from(this.waiting)
+    this.waiting.clear()
+    for (const timers of all) timers.sleep()
+  }
+}
+
 export class Timers {
   private readonly clock: Clock.Clock
   private readonly context: Context.Context<never>
@@ -29,12 +61,12 @@ export class Timers {
   private firing = false
 
   private armed = false
-  private readonly dispatcher: Scheduler.SchedulerDispatcher
+  private readonly sleepers: Sleepers
 
-  constructor(clock: Clock.Clock, context: Context.Context<never>, dispatcher: Scheduler.SchedulerDispatcher) {
+  constructor(clock: Clock.Clock, context: Context.Context<never>, sleepers: Sleepers) {
     this.clock = clock
     this.context = context
-    this.dispatcher = dispatcher
+    this.sleepers = sleepers
   }
 
   /** Milliseconds on a clock that never goes back. */
@@ -88,10 +120,10 @@ export class Timers {
   arm(): void {
     if (this.armed || this.firing || this.heap.length === 0 || this.sleepingUntil <= this.heap[0]!.at) return
     this.armed = true
-    this.dispatcher.scheduleTask(this.sleep, 0)
+    this.sleepers.add(this)
   }
 
-  private readonly sleep = (): void => {
+  sleep(): void {
     this.armed = false
     const heap = this.heap
     while (heap.length > 0 && heap[0]!.off) this.pop()
@@ -130,6 +162,7 @@ export class Timers {
   /** Stops sleeping; `then` is called when the sleeping fiber has ended. */
   close(then: () => void): void {
     this.heap.length = 0
+    if (this.armed) this.sleepers.delete(this)
     this.sleepingUntil = -1
     const fiber = this.sleeping
     this.sleeping = undefined

@@ -68,12 +68,16 @@ const stoppedAt = (
   const { deadlineMs, siblings } = scenario.policy ?? {}
   const moments = [...turn.stops]
   if (deadlineMs !== undefined) moments.push(turn.startedAt + deadlineMs)
-  for (let one: FakeTool.Run | undefined = run; one !== undefined; one = one.parent) {
+  const ownClock = (one: FakeTool.Run) => {
     const { timeoutMs } = scenario.tools[one.tool] ?? {}
     if (timeoutMs !== undefined) moments.push(one.startedAt + timeoutMs)
   }
+  for (let one: FakeTool.Run | undefined = run; one !== undefined; one = one.parent) ownClock(one)
   if (siblings === "failFast") {
-    for (const other of runsOf(observed, turn)) if (other.endedAt !== undefined) moments.push(other.endedAt)
+    for (const other of runsOf(observed, turn)) {
+      ownClock(other)
+      if (other.endedAt !== undefined) moments.push(other.endedAt)
+    }
   }
   return Math.min(...moments)
 }
@@ -84,6 +88,8 @@ const noOrphans = (scenario: Form.Scenario, observed: Observed): Array<string> =
     const { answered, answeredAt } = turn
     if (answered === undefined || answeredAt === undefined) return []
     return runsOf(observed, turn).flatMap((run) => {
+      // Work that was given up on goes on, with what it runs inside; it is looked at by itself.
+      if (run.parent !== undefined && Report.atWork(run.parent, answered)) return []
       if (run.began > answered) return [`R17: ${named(observed, run)} was started after the turn's answer`]
       if (!Report.atWork(run, answered)) return []
       const grace = scenario.policy?.graceMs
