@@ -1,0 +1,145 @@
+/** The command line program: `effect-turn run | plan | scenario | demo`. */
+import * as CliConfig from "effect/cli/CliConfig"
+import * as CliOutput from "effect/cli/CliOutput"
+import * as Command from "effect/cli/Command"
+import * as GlobalFlag from "effect/cli/GlobalFlag"
+import * as Effect from "effect/Effect"
+import * as FileSystem from "effect/FileSystem"
+import * as Option from "effect/Option"
+import * as Path from "effect/Path"
+import * as Schema from "effect/Schema"
+import * as Siblings from "../Siblings.ts"
+import type * as Turn from "../Turn.ts"
+import { runDemo } from "./demo.ts"
+import { exitCode, explain, fromCliError } from "./failure.ts"
+import * as Flags from "./flags.ts"
+import * as Help from "./help.ts"
+import * as Input from "./input.ts"
+import * as RunTurn from "./runTurn.ts"
+import { runFiles } from "./scenarios.ts"
+import * as ToolsModule from "./toolsModule.ts"
+
+const turnFlags = {
+  message: Flags.message,
+  tools: Flags.tools,
+  json: Flags.json,
+  siblings: Flags.siblings,
+  deadline: Flags.deadline,
+  tenant: Flags.tenant,
+  execution: Flags.execution
+}
+
+const runCommand = Command.make("run", turnFlags, (flags) => Effect.flatMap(job(flags), RunTurn.run)).pipe(
+  Command.withShortDescription("run the calls of a message"),
+  Command.withDescription(Help.run),
+  Command.withExamples([
+    { command: "effect-turn run message.json --tools ./tools.ts", description: "Run a recorded message" },
+    {
+      command: "curl -s … | effect-turn run - --tools ./tools.ts --json | jq .messages",
+      description: "Run what a provider answers, and go on with the result"
+    },
+    {
+      command: "effect-turn run message.json --tools ./tools.ts --siblings fail-fast --deadline 30s",
+      description: "Stop all calls at the first failure, and the turn after 30 seconds"
+    }
+  ])
+)
+
+const planCommand = Command.make("plan", turnFlags, (flags) => Effect.flatMap(job(flags), RunTurn.plan)).pipe(
+  Command.withShortDescription("show what a turn would do"),
+  Command.withDescription(Help.plan),
+  Command.withExamples([
+    { command: "effect-turn plan message.json --tools ./tools.ts", description: "Draw the plan as a tree" },
+    {
+      command: "effect-turn plan message.json --tools ./tools.ts --json | jq .edges",
+      description: "Who waits for whom"
+    }
+  ])
+)
+
+const scenarioCommand = Command.make("scenario", { files: Flags.files }, ({ files }) => runFiles(files)).pipe(
+  Command.withShortDescription("run scenario files in virtual time"),
+  Command.withDescription(Help.scenario),
+  Command.withExamples([
+    { command: "effect-turn scenario scenarios/*.json", description: "Run all scenarios of a folder" },
+    { command: "effect-turn scenario a.json | jq 'select(.pass | not)'", description: "See what failed" }
+  ])
+)
+
+const demoCommand = Command.make("demo", { json: Flags.json }, ({ json }) => runDemo(json)).pipe(
+  Command.withShortDescription("run a travel agent's turn"),
+  Command.withDescription(Help.demo)
+)
+
+const command = Command.make("effect-turn").pipe(
+  Command.withDescription(Help.root),
+  Command.withSubcommands([runCommand, planCommand, scenarioCommand, demoCommand])
+)
+
+const job = (
+  flags: {
+    readonly message: string
+    readonly tools: string
+    readonly json: boolean
+    readonly siblings: Option.Option<"let-finish" | "fail-fast">
+    readonly deadline: Option.Option<number>
+    readonly tenant: Option.Option<string>
+    readonly execution: Option.Option<"parallel" | "sequential" | number>
+  }
+) =>
+  Effect.gen(function*() {
+    const tools = yield* ToolsModule.load(flags.tools)
+    const input = yield* Input.read(flags.message)
+    const said: Turn.Options = {
+      ...(Option.isSome(flags.siblings)
+        ? { siblings: flags.siblings.value === "fail-fast" ? Siblings.failFast : Siblings.letFinish }
+        : undefined),
+      ...(Option.isSome(flags.deadline) ? { deadline: flags.deadline.value } : undefined),
+      ...(Option.isSome(flags.execution) ? { execution: flags.execution.value } : undefined)
+    }
+    return {
+      input,
+      tools,
+      options: { ...tools.policy, ...said },
+      tenant: Option.getOrElse(flags.tenant, () => "default"),
+      json: flags.json
+    }
+  })
+
+/** On a bad invocation: what is wrong and where help is, and not the whole help, which would hide it. */
+const presenter: CliOutput.Presenter = {
+  present: (event) =>
+    event._tag === "InvalidInvocation"
+      ? Effect.forEach(event.errors, (error) => explain(fromCliError(error, event.commandPath.join(" "))), {
+        discard: true
+      })
+      : CliOutput.defaultPresenter.present(event)
+}
+
+const version = Effect.gen(function*() {
+  const path = yield* Path.Path
+  const fs = yield* FileSystem.FileSystem
+  const file = yield* path.fromFileUrl(new URL("../../package.json", import.meta.url))
+  const text = yield* fs.readFileString(file)
+  return (yield* Schema.decodeEffect(Schema.fromJsonString(Schema.Struct({ version: Schema.String })))(text))
+    .version
+}).pipe(Effect.orDie)
+
+/** Runs the program and gives its exit code. */
+export const main = (args: ReadonlyArray<string>): Effect.Effect<number, never, Command.Environment> =>
+  Effect.gen(function*() {
+    return yield* Command.runWith(command, { version: yield* version })(args).pipe(
+      Effect.as<number>(exitCode.ok),
+      Effect.catchTags({
+        NotOk: () => Effect.succeed(exitCode.notOk),
+        Misuse: (misuse) => Effect.as(explain(misuse), exitCode.misuse),
+        ShowHelp: ({ errors }) => Effect.succeed(errors.length === 0 ? exitCode.ok : exitCode.misuse)
+      }),
+      Effect.orDie
+    )
+  }).pipe(
+    Effect.provideService(CliOutput.Presenter, presenter),
+    Effect.provideService(CliConfig.CliConfig, {
+      builtIns: [GlobalFlag.Help, GlobalFlag.Version, GlobalFlag.Completions]
+    })
+  )

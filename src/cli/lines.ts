@@ -1,0 +1,168 @@
+/** How calls, events and outcomes read as lines. Pure: text in, text out. */
+import { displayWidth } from "effect/cli/CliOutput"
+import * as Outcome from "../Outcome.ts"
+import type * as TurnEvent from "../TurnEvent.ts"
+import * as Progress from "./progress.ts"
+import { clean, cut, duration, json, pad, type Paint } from "./text.ts"
+
+const spinner = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"]
+
+/** `#3 book_hotel`: how every line names a call. */
+const label = (position: number, name: string): string => `#${position} ${clean(name)}`
+
+const statusPaint = (outcome: Outcome.Outcome, paint: Paint) =>
+  outcome.status === "ok" || outcome.status === "provider_executed"
+    ? paint.ok
+    : outcome.status === "deferred" || outcome.status === "pending_approval"
+    ? paint.held
+    : paint.bad
+
+const statusMark = (outcome: Outcome.Outcome): string =>
+  outcome.status === "ok" || outcome.status === "provider_executed"
+    ? "✓"
+    : outcome.status === "deferred" || outcome.status === "pending_approval"
+    ? "⏸"
+    : "✗"
+
+const statusText = (outcome: Outcome.Outcome): string =>
+  "code" in outcome ? `${outcome.status} (${outcome.code})` : outcome.status
+
+/** The lines of a turn that runs, one for each call, as many as fit. */
+export const live = (
+  progress: Progress.Progress,
+  now: number,
+  options: { readonly width: number; readonly height: number; readonly tick: number; readonly paint: Paint }
+): ReadonlyArray<string> => {
+  const { paint, width } = options
+  const nameWidth = Math.min(
+    32,
+    Math.max(...progress.rows.map((row) => displayWidth(label(row.position, row.call.name))), 0)
+  )
+  const line = (row: Progress.Row): string => {
+    const name = pad(cut(label(row.position, row.call.name), nameWidth), nameWidth)
+    const { outcome } = row
+    const ran = Progress.ranFor(row)
+    const [mark, text, colour] = outcome !== undefined
+      ? [
+        statusMark(outcome),
+        `${statusText(outcome)}${ran === undefined ? "" : ` in ${duration(ran)}`}`,
+        statusPaint(outcome, paint)
+      ]
+      : row.state === "running"
+      ? [
+        spinner[options.tick % spinner.length]!,
+        `running ${duration(now - row.since)}${row.overdue ? ", overdue: a write is awaited" : ""}`,
+        paint.strong
+      ]
+      : row.state === "waiting"
+      ? ["·", `waiting ${duration(now - row.since)} ${row.waitsFor}`, paint.faint]
+      : ["·", "", paint.faint]
+    const shown = cut(`${mark} ${clean(text)}`, Math.max(8, width - nameWidth - 2))
+    return `${name}  ${colour(shown)}`
+  }
+  const rows = chosen(progress.rows, options.height)
+  const done = progress.rows.filter((row) => row.state === "done").length
+  const hidden = progress.rows.length - rows.length
+  const total = `${done} of ${progress.rows.length} answered, ${duration(now)}${
+    hidden > 0 ? `, ${hidden} more not shown` : ""
+  }${progress.stopped === undefined ? "" : `, ${clean(progress.stopped)}`}`
+  return [...rows.map(line), paint.faint(cut(total, width))]
+}
+
+/** All rows where they fit, else those at work, then those that wait, then the latest that ended. */
+const chosen = (rows: ReadonlyArray<Progress.Row>, height: number): ReadonlyArray<Progress.Row> => {
+  if (rows.length <= height) return rows
+  const rank = { running: 0, waiting: 1, listed: 1, done: 2 }
+  return rows.toSorted((a, b) =>
+    rank[a.state] - rank[b.state] || (a.state === "done" ? b.since - a.since : a.position - b.position)
+  ).slice(0, height).toSorted((a, b) => a.position - b.position)
+}
+
+/** The line of one event, where lines are all there is; `undefined` for events that say nothing new. */
+export const ofEvent = (progress: Progress.Progress, event: TurnEvent.TurnEvent): string | undefined => {
+  const time = pad(duration(event.at - (progress.origin ?? event.at)), 8)
+  const of = (word: string, rest: string) => `${time}  ${pad(word, 8)}  ${rest}`
+  switch (event._tag) {
+    case "TurnStarted":
+    case "TurnEnded":
+    case "CallProgressed":
+      return undefined
+    case "TurnStopped":
+      return of("stop", `${event.code}${event.reason === undefined ? "" : ` (${clean(event.reason)})`}`)
+    case "CallSettledLate":
+      return of("late", `${label(event.position, event.tool)} ${statusText(event.outcome)}`)
+  }
+  const name = label(event.position, event.tool)
+  const row = progress.rows[event.position]
+  switch (event._tag) {
+    case "CallQueued":
+      // Who waits for a permit says so when it starts: most get theirs at once.
+      return event.for === "permit" ? undefined : of("wait", `${name} ${row?.waitsFor ?? ""}`)
+    case "CallStarted":
+      return of("start", `${name} ${argumentsText(row?.call.arguments)}${waitedText(event)}`)
+    case "CallOverdue":
+      return of("overdue", `${name}: a write that has started is awaited`)
+    case "CallEnded": {
+      const ran = row === undefined ? undefined : Progress.ranFor(row)
+      return of("end", `${name} ${statusText(event.outcome)}${ran === undefined ? "" : ` in ${duration(ran)}`}`)
+    }
+  }
+}
+
+const argumentsText = (args: unknown): string =>
+  args == null || (typeof args === "string" && args.trim() === "") ? "{}" : cut(json(args), 60)
+
+const waitedText = ({ backend, waited }: TurnEvent.CallStarted): string =>
+  waited.permit < 1 ? "" : ` after ${duration(waited.permit)} for ${backend ?? "the turn's own limit"}`
+
+/** The table of outcomes, one line for each call. */
+export const table = (
+  progress: Progress.Progress,
+  outcomes: ReadonlyArray<Outcome.Outcome>,
+  options: { readonly width: number; readonly paint: Paint }
+): string => {
+  const head = ["call", "outcome", "effect", "again?", "time", "for the model"]
+  const cells = outcomes.map((outcome, index) => {
+    const row = progress.rows[index]
+    const ran = row === undefined ? undefined : Progress.ranFor(row)
+    return [
+      cut(label(outcome.position, outcome.name), 36),
+      statusText(outcome),
+      outcome.started || outcome.effect !== "none" ? outcome.effect : "not run",
+      outcome.retryable ? "yes" : "no",
+      ran === undefined ? "" : duration(ran),
+      detail(outcome)
+    ]
+  })
+  const widths = head.slice(0, -1).map((title, column) =>
+    Math.max(title.length, ...cells.map((cell) => displayWidth(cell[column]!)))
+  )
+  const rest = Math.max(20, options.width - widths.reduce((sum, width) => sum + width + 2, 0))
+  const line = (cell: ReadonlyArray<string>, colour: (text: string, column: number) => string) =>
+    cell.map((text, column) => colour(column === widths.length ? cut(text, rest) : pad(text, widths[column]!), column))
+      .join("  ").trimEnd()
+  const { paint } = options
+  return [
+    line(head, (text) => paint.strong(text)),
+    ...cells.map((cell, index) =>
+      line(cell, (text, column) => column === 1 ? statusPaint(outcomes[index]!, paint)(text) : text)
+    )
+  ].join("\n")
+}
+
+const detail = (outcome: Outcome.Outcome): string => {
+  const twin = outcome.duplicateOf === undefined ? "" : `[same as #${outcome.duplicateOf.position}] `
+  const { isFailure, value } = Outcome.forModel(outcome)
+  if (!isFailure) return outcome.status === "ok" ? twin + json(value) : "run by the provider"
+  return twin + (outcome.message === "" ? json(value) : clean(outcome.message))
+}
+
+/** `9 calls in 0.84 s: 5 ok, 1 error, …`. */
+export const summary = (progress: Progress.Progress, outcomes: ReadonlyArray<Outcome.Outcome>): string => {
+  const counts = new Map<string, number>()
+  for (const { status } of outcomes) counts.set(status, (counts.get(status) ?? 0) + 1)
+  const parts = Array.from(counts, ([status, count]) => `${count} ${status.replaceAll("_", " ")}`)
+  return `${outcomes.length} ${outcomes.length === 1 ? "call" : "calls"} in ${duration(progress.elapsed)}: ${
+    parts.join(", ")
+  }`
+}

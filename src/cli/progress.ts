@@ -1,0 +1,93 @@
+/**
+ * What is known of a turn while it runs: a fold of its events. Plain data, so that a terminal, a log and a test read
+ * the same.
+ */
+import type * as Outcome from "../Outcome.ts"
+import type * as ToolCall from "../ToolCall.ts"
+import type * as TurnEvent from "../TurnEvent.ts"
+
+/** One call as it stands. Times are milliseconds since the turn started. */
+export interface Row {
+  readonly call: ToolCall.ToolCall
+  readonly position: number
+  state: "listed" | "waiting" | "running" | "done"
+  /** Since when it is in this state. */
+  since: number
+  /** What it waits for. */
+  waitsFor: string
+  startedAt: number | undefined
+  endedAt: number | undefined
+  backend: string | undefined
+  /** A clock ran out, and the call is awaited all the same. */
+  overdue: boolean
+  outcome: Outcome.Outcome | undefined
+}
+
+export interface Progress {
+  readonly rows: ReadonlyArray<Row>
+  /** The turn's clock when it started, and the time since then at the last event. */
+  origin: number | undefined
+  elapsed: number
+  stopped: string | undefined
+}
+
+export const start = (calls: ReadonlyArray<ToolCall.ToolCall>): Progress => ({
+  rows: calls.map((call, position) => ({
+    call,
+    position,
+    state: "listed",
+    since: 0,
+    waitsFor: "",
+    startedAt: undefined,
+    endedAt: undefined,
+    backend: undefined,
+    overdue: false,
+    outcome: undefined
+  })),
+  origin: undefined,
+  elapsed: 0,
+  stopped: undefined
+})
+
+/** Takes one event in. */
+export const advance = (progress: Progress, event: TurnEvent.TurnEvent): void => {
+  progress.origin ??= event.at
+  const at = event.at - progress.origin
+  progress.elapsed = Math.max(progress.elapsed, at)
+  if (event._tag === "TurnStopped") progress.stopped = stopText(event)
+  if (!("position" in event)) return
+  const row = progress.rows[event.position]
+  if (row === undefined || row.state === "done") return
+  switch (event._tag) {
+    case "CallQueued":
+      enter(row, "waiting", at)
+      row.waitsFor = event.for === "permit" ? `for ${event.backend ?? "the turn's own limit"}` : "for earlier calls"
+      row.backend = event.backend
+      return
+    case "CallStarted":
+      enter(row, "running", at)
+      row.startedAt ??= at
+      row.backend = event.backend
+      return
+    case "CallOverdue":
+      row.overdue = true
+      return
+    case "CallEnded":
+      enter(row, "done", at)
+      row.endedAt = at
+      row.outcome = event.outcome
+      return
+  }
+}
+
+const enter = (row: Row, state: Row["state"], at: number) => {
+  row.state = state
+  row.since = at
+}
+
+const stopText = (event: TurnEvent.TurnStopped): string =>
+  `stopping: ${event.code}${event.reason === undefined ? "" : ` (${event.reason})`}`
+
+/** The time a call ran, `undefined` when it never started. */
+export const ranFor = (row: Row): number | undefined =>
+  row.startedAt === undefined || row.endedAt === undefined ? undefined : row.endedAt - row.startedAt

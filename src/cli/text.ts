@@ -1,0 +1,71 @@
+/** Text for a terminal: names, ids and messages come from models and tools, so none of it may steer the terminal. */
+import { displayWidth } from "effect/cli/CliOutput"
+
+/** Replaces control characters, line breaks and marks that turn text round by something that can be seen. */
+export const clean = (text: string): string =>
+  text.toWellFormed().replace(
+    /[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/gu,
+    (character) =>
+      character === "\n"
+        ? "\\n"
+        : character === "\t"
+        ? " "
+        : `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`
+  )
+
+/** Cuts text to a width in columns, with a mark where something was cut. */
+export const cut = (text: string, width: number): string => {
+  if (displayWidth(text) <= width) return text
+  let result = ""
+  let used = 1
+  for (const { segment } of graphemes.segment(text)) {
+    used += displayWidth(segment)
+    if (used > width) break
+    result += segment
+  }
+  return width < 1 ? "" : `${result}…`
+}
+
+const graphemes = new Intl.Segmenter(undefined, { granularity: "grapheme" })
+
+/** Fills text up to a width in columns. */
+export const pad = (text: string, width: number): string => text + " ".repeat(Math.max(0, width - displayWidth(text)))
+
+/** A time that a person reads at a glance. */
+export const duration = (millis: number): string =>
+  millis < 1000 ? `${Math.round(millis)} ms` : millis < 60_000 ? `${(millis / 1000).toFixed(2)} s` : minutes(millis)
+
+const minutes = (millis: number): string =>
+  `${Math.floor(millis / 60_000)} min ${Math.round((millis % 60_000) / 1000)} s`
+
+/** A value as short JSON. */
+export const json = (value: unknown): string => {
+  try {
+    return clean(typeof value === "string" ? value : JSON.stringify(value) ?? "nothing")
+  } catch {
+    return "a value that JSON cannot hold"
+  }
+}
+
+/** Colours, or none. */
+export interface Paint {
+  readonly ok: (text: string) => string
+  readonly bad: (text: string) => string
+  readonly held: (text: string) => string
+  readonly faint: (text: string) => string
+  readonly strong: (text: string) => string
+}
+
+const code = (open: number, close: number) => (text: string) => `\u001b[${open}m${text}\u001b[${close}m`
+
+export const colours: Paint = {
+  ok: code(32, 39),
+  bad: code(31, 39),
+  held: code(33, 39),
+  faint: code(2, 22),
+  strong: code(1, 22)
+}
+
+const same = (text: string) => text
+
+export const plain: Paint = { ok: same, bad: same, held: same, faint: same, strong: same }

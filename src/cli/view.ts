@@ -1,0 +1,101 @@
+/**
+ * Shows a turn while it runs, on standard error: a line for each call that is rewritten in place on a terminal, a line
+ * for each event anywhere else. Standard output is left to the result.
+ */
+import * as Clock from "effect/Clock"
+import * as Console from "effect/Console"
+import * as Effect from "effect/Effect"
+import type * as Scope from "effect/Scope"
+import * as Stdio from "effect/Stdio"
+import * as Stream from "effect/Stream"
+import * as Terminal from "effect/Terminal"
+import type * as ToolCall from "../ToolCall.ts"
+import type * as TurnEvent from "../TurnEvent.ts"
+import * as Lines from "./lines.ts"
+import * as Progress from "./progress.ts"
+import { colours, type Paint, plain } from "./text.ts"
+
+/** What the process may do with its terminal. */
+export interface Screen {
+  /** Lines may be rewritten. */
+  readonly animated: boolean
+  readonly paint: Paint
+  readonly width: number
+  readonly height: number
+}
+
+/** Rewriting and colours are for a terminal whose owner has not said no to them. */
+export const screen: Effect.Effect<Screen, never, Stdio.Stdio | Terminal.Terminal> = Effect.gen(function*() {
+  const stdio = yield* Stdio.Stdio
+  const terminal = yield* Terminal.Terminal
+  const env = globalThis.process?.env ?? {}
+  const animated = (yield* stdio.stderrIsTerminal) && (env["NO_COLOR"] ?? "") === "" && env["TERM"] !== "dumb"
+  const columns = yield* terminal.columns
+  const rows = yield* terminal.rows
+  return {
+    animated,
+    paint: animated ? colours : plain,
+    width: animated && columns > 0 ? columns : 120,
+    height: rows > 0 ? rows : 24
+  }
+})
+
+/** A view of one turn: `onEvent` never waits and never throws. */
+export interface View {
+  readonly progress: Progress.Progress
+  readonly onEvent: (event: TurnEvent.TurnEvent) => void
+}
+
+/** Opens the view of a turn; it is taken off the terminal when the scope closes. */
+export const open = (
+  calls: ReadonlyArray<ToolCall.ToolCall>,
+  screen: Screen,
+  options: { readonly quiet: boolean }
+): Effect.Effect<View, never, Scope.Scope | Stdio.Stdio> => {
+  const progress = Progress.start(calls)
+  if (screen.animated) return animate(progress, screen)
+  if (options.quiet) {
+    return Effect.succeed({ progress, onEvent: (event) => Progress.advance(progress, event) })
+  }
+  return Effect.map(Console.Console, (console) => ({
+    progress,
+    onEvent: (event) => {
+      Progress.advance(progress, event)
+      const line = Lines.ofEvent(progress, event)
+      if (line !== undefined) console.error(line)
+    }
+  }))
+}
+
+const animate = (progress: Progress.Progress, screen: Screen): Effect.Effect<View, never, Scope.Scope | Stdio.Stdio> =>
+  Effect.gen(function*() {
+    const stdio = yield* Stdio.Stdio
+    const clock = yield* Clock.Clock
+    const write = (text: string) =>
+      Stream.run(Stream.succeed(text), stdio.stderr({ endOnDone: false })).pipe(Effect.ignore)
+    let drawn = 0
+    let tick = 0
+    let opened: number | undefined
+    const up = () => drawn === 0 ? "" : `\u001b[${drawn}A`
+    const draw = Effect.suspend(() => {
+      if (progress.origin === undefined) return Effect.void
+      const now = clock.currentTimeMillisUnsafe()
+      opened ??= now - progress.elapsed
+      const lines = Lines.live(progress, Math.max(progress.elapsed, now - opened), {
+        width: screen.width - 1,
+        height: Math.max(1, screen.height - 3),
+        tick: tick++,
+        paint: screen.paint
+      })
+      const text = `${up()}${lines.map((line) => `\r\u001b[2K${line}\n`).join("")}`
+      drawn = lines.length
+      return write(text)
+    })
+    // No cursor and no wrapping while lines are rewritten; both come back in every case, and the lines go.
+    yield* Effect.acquireRelease(
+      write("\u001b[?25l\u001b[?7l"),
+      () => Effect.suspend(() => write(`${up()}\u001b[J\u001b[?7h\u001b[?25h`))
+    )
+    yield* draw.pipe(Effect.andThen(Effect.sleep("80 millis")), Effect.forever, Effect.forkScoped)
+    return { progress, onEvent: (event) => Progress.advance(progress, event) }
+  })

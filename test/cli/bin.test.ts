@@ -1,0 +1,155 @@
+import { assert, describe, it } from "@effect/vitest"
+import { spawn } from "node:child_process"
+import * as fs from "node:fs"
+import * as os from "node:os"
+import * as path from "node:path"
+import { afterAll } from "vitest"
+import { refusal } from "../wire/provider.ts"
+
+const root = path.join(import.meta.dirname, "../..")
+const fixture = (name: string) => path.join("test/fixtures/cli", name)
+const tools = fixture("tools.ts")
+
+const scratch = fs.mkdtempSync(path.join(os.tmpdir(), "effect-turn-"))
+afterAll(() => fs.rmSync(scratch, { recursive: true, force: true }))
+
+interface Ended {
+  readonly code: number | null
+  readonly out: string
+  readonly err: string
+}
+
+/** Runs the real program in a process of its own. `onText` sees standard error as it comes. */
+const run = (
+  args: ReadonlyArray<string>,
+  options: {
+    readonly script?: string
+    readonly stdin?: string
+    readonly onText?: (err: string, signal: (name: "SIGINT" | "SIGTERM") => void) => void
+  } = {}
+): Promise<Ended> =>
+  new Promise((resolve) => {
+    const child = spawn(
+      path.join(root, "node_modules/.bin/node"),
+      ["--conditions=@effect-turn/source", options.script ?? "src/cli/bin.ts", ...args],
+      { cwd: root }
+    )
+    let out = ""
+    let err = ""
+    child.stdout.on("data", (chunk) => out += chunk)
+    child.stderr.on("data", (chunk) => {
+      err += chunk
+      options.onText?.(err, (name) => child.kill(name))
+    })
+    child.on("close", (code) => resolve({ code, out, err }))
+    child.stdin.end(options.stdin ?? "")
+  })
+
+describe("the executable", () => {
+  it("exits 0 when every call is ok, and writes the messages alone to standard output", async () => {
+    const { code, err, out } = await run(["run", fixture("message.json"), "--tools", tools])
+    assert.strictEqual(code, 0)
+    assert.isUndefined(refusal(JSON.parse(out)))
+    assert.include(err, "3 calls in")
+    assert.notInclude(out + err, "\u001b", "no escape codes where there is no terminal")
+  })
+
+  it("reads standard input", async () => {
+    const { code, out } = await run(["run", "--tools", tools, "--json"], {
+      stdin: fs.readFileSync(path.join(root, fixture("calls.json")), "utf8")
+    })
+    assert.strictEqual(code, 1, "a call is not ok")
+    assert.strictEqual(JSON.parse(out).outcomes.length, 4)
+  })
+
+  it.each([
+    [0, ["--help"]],
+    [0, ["scenario", fixture("scenario-passes.json")]],
+    [1, ["scenario", fixture("scenario-fails.json")]],
+    [2, ["run", "--bogus"]],
+    [2, ["run", fixture("other.json"), "--tools", tools]],
+    [2, ["run", fixture("message.json"), "--tools", fixture("no-toolkit.ts")]]
+  ])("exits %i for %j", async (expected, args) => {
+    const { code, err } = await run(args)
+    assert.strictEqual(code, expected, err)
+  })
+
+  it("says why a tools module does not load", async () => {
+    const file = path.join(scratch, "syntax.mjs")
+    fs.writeFileSync(file, "export const toolkit = (")
+    const { code, err } = await run(["run", fixture("message.json"), "--tools", file])
+    assert.strictEqual(code, 2)
+    assert.include(err, "SyntaxError: Unexpected end of input")
+  })
+
+  it("ends although the tools module holds the process open", async () => {
+    const file = path.join(scratch, "open.mjs")
+    fs.writeFileSync(file, `setInterval(() => {}, 1000)\nexport * from ${JSON.stringify(path.join(root, tools))}`)
+    const { code } = await run(["run", fixture("message.json"), "--tools", file])
+    assert.strictEqual(code, 0)
+  })
+
+  it("runs the travel agent's turn at the start", async () => {
+    const { code, err, out } = await run([], { script: "src/cli/start.ts" })
+    assert.strictEqual(code, 0)
+    assert.include(out, "The plan:")
+    assert.include(err, "11 calls in")
+    assert.include(out, '"tool_call_id":"call_p1"')
+  })
+})
+
+describe("Ctrl-C", () => {
+  const calls = path.join(scratch, "calls.json")
+  const write = (millis: number) =>
+    fs.writeFileSync(
+      calls,
+      JSON.stringify([
+        { id: "1", name: "wait" },
+        { id: "2", name: "put", arguments: { at: "x", millis } },
+        { id: "3", name: "put", arguments: { at: "x" } }
+      ])
+    )
+
+  /** Sends the signal `times` times, each when the program has had time to see the one before. */
+  const interrupted = (name: "SIGINT" | "SIGTERM", times: number) => {
+    let sent = 0
+    return run(["run", calls, "--tools", tools], {
+      onText: (err, signal) => {
+        if (sent === 0 && /start +#1 put/.test(err)) {
+          sent++
+          signal(name)
+        } else if (sent === 1 && times > 1 && /stop +by_caller/.test(err)) {
+          sent++
+          signal(name)
+        }
+      }
+    })
+  }
+
+  it.each(["SIGINT", "SIGTERM"] as const)(
+    "stops the turn, awaits what has started, prints every outcome: %s",
+    async (name) => {
+      write(1500)
+      const { code, err, out } = await interrupted(name, 1)
+      assert.strictEqual(code, 130, err)
+      const { outcomes } = JSON.parse(out)[1]
+      assert.deepStrictEqual(
+        outcomes.map((outcome: any) => [outcome.id, outcome.status, outcome.code, outcome.started, outcome.effect]),
+        [
+          ["1", "cancelled", "by_caller", true, "none"],
+          ["2", "ok", undefined, true, "applied"],
+          ["3", "cancelled", "by_caller", false, "none"]
+        ]
+      )
+      assert.strictEqual(outcomes[0].reason, "interrupted")
+      assert.match(err, /3 calls in .*: 2 cancelled, 1 ok/)
+    }
+  )
+
+  it("leaves at once the second time, and says that it does not know", async () => {
+    write(20_000)
+    const { code, err } = await interrupted("SIGINT", 2)
+    assert.strictEqual(code, 130)
+    assert.include(err, "whether writes that had started took effect is not known")
+  })
+})
