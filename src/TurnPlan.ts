@@ -17,8 +17,9 @@ import type * as ToolPolicy from "./ToolPolicy.ts"
  * **Details**
  *
  * - `keys`: `undefined` is unknown reach.
- * - `digest`: canonical decoded arguments; calls of one tool with equal digests are identical. `undefined`: never merged.
- * - `content`: what a re-delivery is recognised by, needed only where an id is repeated.
+ * - `digest`: canonical decoded arguments; calls of one tool with equal digests are identical. `undefined`: never merged. Read
+ *   only where a tool is called more than once.
+ * - `content`: what a re-delivery is recognised by. Read only where an id is repeated.
  * - `state`: what intake has found already; `open` calls are the planner's to decide.
  *
  * @category models
@@ -232,8 +233,9 @@ const ambiguous = (id: string): Partial<PlannedCall> => ({
 const repeatedIds = (entries: ReadonlyArray<Entry>): Map<string, number> | undefined => {
   let first: Map<string, Entry> | undefined
   let repeated: Map<string, number> | undefined
+  if (entries.length < 2) return undefined
   for (const entry of entries) {
-    if (entry.content === undefined || entry.state._tag === "provider") continue
+    if (entry.id === "" || entry.state._tag === "provider") continue
     const known = (first ??= new Map()).get(entry.id)
     if (known === undefined) first.set(entry.id, entry)
     else {
@@ -264,7 +266,7 @@ export const make = (entries: ReadonlyArray<Entry>, options?: Options): TurnPlan
   let table: Claims | undefined
   const repeated = repeatedIds(entries)
   let held: Claims | undefined
-  let identical: Map<string, Map<string, { readonly call: PlannedCall; readonly order: number }>> | undefined
+  let identical: Map<string, OfTool> | undefined
   let previous: Node | undefined
 
   for (const entry of entries) {
@@ -273,7 +275,7 @@ export const make = (entries: ReadonlyArray<Entry>, options?: Options): TurnPlan
       plan.calls.push(notDecided(entry, "provider_executed"))
       continue
     }
-    const first = repeated === undefined || entry.content === undefined ? undefined : repeated.get(entry.id)
+    const first = repeated?.get(entry.id)
     if (first === -1) {
       plan.calls.push(notDecided(entry, "refused", ambiguous(entry.id)))
       continue
@@ -287,11 +289,15 @@ export const make = (entries: ReadonlyArray<Entry>, options?: Options): TurnPlan
       continue
     }
     const claim = { write: entry.access === "write", keys: entry.keys }
-    const mergeable = entry.digest !== undefined && !entry.repeatable && dedupe !== "off" &&
+    const mergeable = !entry.repeatable && dedupe !== "off" && entries.length > 1 &&
       (dedupe === "all" || entry.access === "read")
-    const same = mergeable ? identical?.get(entry.name)?.get(entry.digest!) : undefined
-    if (same !== undefined && (table?.lastConflictingWrite(claim) ?? -1) <= same.order) {
-      plan.calls.push(notDecided(entry, "duplicate", { duplicateOf: same.call.position }))
+    const ofTool = mergeable ? identical?.get(entry.name) : undefined
+    const same = ofTool?.find(entry)
+    if (
+      same !== undefined && (table?.lastConflictingWrite(claim) ?? -1) <= same.order &&
+      (held?.lastConflictingWrite(claim) ?? -1) <= same.heldOrder
+    ) {
+      plan.calls.push(notDecided(entry, "duplicate", { duplicateOf: same.position }))
       continue
     }
     let verdict: Verdict = "run"
@@ -307,9 +313,12 @@ export const make = (entries: ReadonlyArray<Entry>, options?: Options): TurnPlan
     plan.calls.push(call)
     if (verdict === "deferred") continue
     let order = -1
+    let heldOrder = -1
     if (verdict === "held") {
       // A held call takes no place among those that run; what was written before it is known from the table.
-      ;(held ??= new Claims()).claim(new Node(call), claim)
+      const node = new Node(call)
+      ;(held ??= new Claims()).claim(node, claim)
+      heldOrder = node.order
       order = table?.lastConflictingWrite(claim) ?? -1
     } else if (options?.execution === "sequential" || entry.keys === undefined || entry.keys.length > 0) {
       const node = new Node(call)
@@ -320,17 +329,53 @@ export const make = (entries: ReadonlyArray<Entry>, options?: Options): TurnPlan
         previous = node
       }
     }
-    if (mergeable) {
-      let ofTool = (identical ??= new Map()).get(entry.name)
-      if (ofTool === undefined) identical.set(entry.name, ofTool = new Map())
-      ofTool.set(entry.digest!, { call, order })
-    }
+    if (!mergeable) continue
+    const seen: Seen = { position: entry.position, order, heldOrder }
+    if (ofTool === undefined) (identical ??= new Map()).set(entry.name, new OfTool(entry, seen))
+    else ofTool.add(seen)
   }
   measure(plan.log)
   for (const node of plan.log) {
     if (node.owner !== undefined && node.height > 1) (node.owner as { height: number }).height = node.height
   }
   return plan
+}
+
+interface Seen {
+  readonly position: number
+  /** Its place in the order of claims. */
+  readonly order: number
+  /** Its place in the order of held calls; -1 for one that runs, since it conflicts with none that was held before it. */
+  readonly heldOrder: number
+}
+
+/** The calls of one tool so far. The digest of a tool's only call is never computed. */
+class OfTool {
+  private readonly first: Entry
+  private readonly firstSeen: Seen
+  private byDigest: Map<string, Seen> | undefined = undefined
+
+  constructor(first: Entry, seen: Seen) {
+    this.first = first
+    this.firstSeen = seen
+  }
+
+  /** The last call that is the same as this one. */
+  find(entry: Entry): Seen | undefined {
+    if (this.byDigest === undefined) {
+      this.byDigest = new Map()
+      const { digest } = this.first
+      if (digest !== undefined) this.byDigest.set(digest, this.firstSeen)
+    }
+    this.asked = entry.digest
+    return this.asked === undefined ? undefined : this.byDigest.get(this.asked)
+  }
+  private asked: string | undefined = undefined
+
+  /** Notes the call that was just looked for. */
+  add(seen: Seen): void {
+    if (this.asked !== undefined) this.byDigest!.set(this.asked, seen)
+  }
 }
 
 const linkSequential = (from: Node, to: Node): void => {
@@ -365,13 +410,15 @@ const index = (plan: TurnPlan): Map<number | string, Array<Edge>> => {
 const expand = (into: Map<number | string, Array<Edge>>, position: number) => {
   const found = new Map<number, string>()
   const seen = new Set<number | string>()
-  const stack: Array<number | string> = [position]
+  // A hub was made for the first call that waits on it: the key is that of the edge which leaves the hub for this call.
+  const stack: Array<{ readonly at: number | string; readonly key: string | undefined }> = [{ at: position, key: undefined }]
   while (stack.length > 0) {
-    for (const edge of into.get(stack.pop()!) ?? []) {
+    const { at, key } = stack.pop()!
+    for (const edge of into.get(at) ?? []) {
       if (seen.has(edge.from)) continue
       seen.add(edge.from)
-      if (typeof edge.from === "number") found.set(edge.from, edge.key)
-      else stack.push(edge.from)
+      if (typeof edge.from === "number") found.set(edge.from, key ?? edge.key)
+      else stack.push({ at: edge.from, key: key ?? edge.key })
     }
   }
   return Array.from(found, ([on, key]) => ({ on, key })).sort((a, b) => a.on - b.on)

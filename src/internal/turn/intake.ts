@@ -13,24 +13,42 @@ import { type ArgumentLimits, canonical, describe, parse } from "./json.ts"
 import * as Placeholders from "./placeholders.ts"
 import { type AnyToolkit, complaint, entryOf, needsApproval, type ToolEntry } from "./tool.ts"
 
-/** A call that has been taken in. */
-export interface Taken extends TurnPlan.Entry {
+/** A call that has been taken in. What only repeated calls need is computed when the planner asks for it. */
+export class Taken implements TurnPlan.Entry {
   readonly call: ToolCall.ToolCall
+  readonly position: number
   name: string
-  access: ToolPolicy.Access
-  backend: string | undefined
-  repeatable: boolean
-  keys: ReadonlyArray<string> | undefined
-  digest: string | undefined
-  content: string | undefined
-  state: TurnPlan.Entry["state"]
-  repairedFrom: string | undefined
-  tool: ToolEntry | undefined
-  params: unknown
-  encoded: Record<string, unknown> | undefined
-  idempotencyKey: string | undefined
+  access: ToolPolicy.Access = "write"
+  backend: string | undefined = undefined
+  repeatable = false
+  keys: ReadonlyArray<string> | undefined = undefined
+  state: TurnPlan.Entry["state"] = open
+  repairedFrom: string | undefined = undefined
+  tool: ToolEntry | undefined = undefined
+  params: unknown = undefined
+  encoded: Record<string, unknown> | undefined = undefined
+  idempotencyKey: string | undefined = undefined
   /** What has still to be found out with an effect; undefined for nearly every call. */
-  pending: Effect.Effect<void, never, any> | undefined
+  pending: Effect.Effect<void, never, any> | undefined = undefined
+
+  constructor(call: ToolCall.ToolCall, position: number) {
+    this.call = call
+    this.position = position
+    this.name = call.name
+  }
+
+  get id(): string {
+    return this.call.id
+  }
+
+  get digest(): string | undefined {
+    return this.tool === undefined ? undefined : canonical(this.params) ?? digestOf(this.tool, this.params)
+  }
+
+  /** By what a re-delivery is recognised: the arguments, or the raw text where they could not be read. */
+  get content(): string | undefined {
+    return this.encoded === undefined ? contentOf(this.call.arguments) : canonical(this.encoded) ?? contentOf(this.call.arguments)
+  }
 }
 
 export interface IntakeOptions {
@@ -46,68 +64,32 @@ const openForApproval = { _tag: "open", approval: true } as const
 const provider = { _tag: "provider" } as const
 
 const none: ReadonlyArray<string> = []
-const nothing: ReadonlySet<string> = new Set()
 
 const refused = (code: Outcome.ErrorCode, message: string) => ({ _tag: "refused", code, message }) as const
 
 export class Intake {
   private readonly options: IntakeOptions
   private readonly tools: Record<string, any>
-  private readonly ids: ReadonlyArray<string>
-  private readonly repeatedIds: ReadonlySet<string>
-  private readonly repeatedNames: ReadonlySet<string>
+  private readonly calls: ReadonlyArray<ToolCall.ToolCall>
+  private referable: Placeholders.Calls | undefined = undefined
 
   constructor(options: IntakeOptions, calls: ReadonlyArray<ToolCall.ToolCall>) {
     this.options = options
     this.tools = options.toolkit.tools
-    if (calls.length < 2) {
-      this.ids = calls.length === 0 || calls[0]!.id === "" ? none : [calls[0]!.id]
-      this.repeatedIds = this.repeatedNames = nothing
-      return
-    }
-    const ids = new Set<string>()
-    const repeatedIds = new Set<string>()
-    const names = new Set<string>()
-    const repeatedNames = new Set<string>()
-    for (const call of calls) {
-      if (call.providerExecuted === true) continue
-      if (call.id !== "") {
-        if (ids.has(call.id)) repeatedIds.add(call.id)
-        else ids.add(call.id)
-      }
-      if (names.has(call.name)) repeatedNames.add(call.name)
-      else names.add(call.name)
-    }
-    this.ids = Array.from(ids)
-    this.repeatedIds = repeatedIds
-    this.repeatedNames = repeatedNames
+    this.calls = calls
+  }
+
+  /** What arguments could refer to. */
+  private callsOfTurn(): Placeholders.Calls {
+    return this.referable ??= { ids: new Set(this.calls.map((call) => call.id)), count: this.calls.length }
   }
 
   take(call: ToolCall.ToolCall, position: number): Taken {
-    const taken: Taken = {
-      call,
-      position,
-      id: call.id,
-      name: call.name,
-      access: "write",
-      backend: undefined,
-      repeatable: false,
-      keys: undefined,
-      digest: undefined,
-      content: undefined,
-      state: open,
-      repairedFrom: undefined,
-      tool: undefined,
-      params: undefined,
-      encoded: undefined,
-      idempotencyKey: undefined,
-      pending: undefined
-    }
+    const taken = new Taken(call, position)
     if (call.providerExecuted === true) {
       taken.state = provider
       return taken
     }
-    if (this.repeatedIds.has(call.id)) taken.content = contentOf(call.arguments)
     if (ToolCall.isCutShort(this.options.finishReason)) {
       taken.state = refused(
         "incomplete_response",
@@ -153,9 +135,8 @@ export class Intake {
     taken.backend = tool.backendName
     taken.repeatable = tool.policy.repeatable
     taken.encoded = parsed.value
-    if (taken.content !== undefined) taken.content = canonical(parsed.value) ?? taken.content
     if (parsed.suspicious && tool.detect) {
-      const found = Placeholders.find(parsed.value, this.ids, tool.literal, tool.requiredTexts)
+      const found = Placeholders.find(parsed.value, this.callsOfTurn(), tool.literal, tool.requiredTexts)
       if (found !== undefined) {
         taken.state = { _tag: "deferred", code: "placeholder", message: found.message }
         return
@@ -210,9 +191,6 @@ export class Intake {
         return
       }
       taken.idempotencyKey = key
-    }
-    if (!policy.repeatable && (this.options.nameRepair || this.repeatedNames.has(taken.name))) {
-      taken.digest = canonical(params) ?? digestOf(tool, params)
     }
     this.approval(taken, tool)
   }

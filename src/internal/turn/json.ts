@@ -98,14 +98,13 @@ const walk = (value: unknown, depth: number, state: WalkState, at: string): void
   }
 }
 
-/** Cheap test for texts that the placeholder rules look at more closely. */
-const looksOdd = (text: string): boolean => {
-  if (text.length === 0) return true
-  const first = text.charCodeAt(0)
-  // < $ { or white space in front
-  if (first === 60 || first === 36 || first === 123 || first <= 32) return true
-  return text.length < 32 ? text === "TBD" || text.includes("#") || text.includes("{{") || text.includes(".") : text.includes("{{")
-}
+/** Cheap test for texts that the placeholder rules look at more closely: what passes here is not looked at. */
+const looksOdd = (text: string): boolean =>
+  text.length === 0 || text.charCodeAt(0) <= 32 || text.includes("<") || text.includes("$") || text.includes("{{") ||
+  odd.test(text)
+
+/** Forms without a sign of their own: the marker, a place in the turn, a pointer or a member behind the first word. */
+const odd = /^(?:TBD\s*$|API_call_[0-9]|[^\s<>{}"'`$]{1,200}?(?:#\/|\.(?:results?|output|id)(?![A-Za-z0-9_])))/i
 
 export const isPlain = (value: object): boolean => {
   const proto = Object.getPrototypeOf(value)
@@ -205,9 +204,21 @@ export const canonical = (value: unknown): string | undefined => {
     if (inner === undefined) continue
     const item = canonical(inner)
     if (item === undefined) return undefined
-    out += `${out.length === 1 ? "" : ","}${JSON.stringify(key)}:${item}`
+    out += out.length === 1 ? `${quoted(key)}:${item}` : `,${quoted(key)}:${item}`
   }
   return out + "}"
+}
+
+const names = new Map<string, string>()
+
+/** The names of parameters are few and come again with every call; what a model makes up is not kept. */
+const quoted = (name: string): string => {
+  let text = names.get(name)
+  if (text === undefined) {
+    text = JSON.stringify(name)
+    if (names.size < 1000 && name.length < 64) names.set(name, text)
+  }
+  return text
 }
 
 /** A short text for anything that was thrown: never empty, and making it never throws. */

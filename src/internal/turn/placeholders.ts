@@ -24,7 +24,7 @@ const missing = new Set([
   "todo"
 ])
 
-const angle = /^<([A-Za-z][A-Za-z0-9_ .:-]*)>$/
+const angle = /^<([A-Za-z][A-Za-z0-9_ .:-]*)>(?:\.[A-Za-z_][A-Za-z0-9_]*)*$/
 const braces = /^\{\{[^{}]+\}\}$/
 
 const isMarker = (text: string): boolean => {
@@ -33,18 +33,70 @@ const isMarker = (text: string): boolean => {
   return text === "TBD" || braces.test(text)
 }
 
-/** An id that is only a number is too common in honest text (`$1`) to be taken for a reference. */
-const canBeReferredTo = (id: string): boolean => id.length > 1 && !/^[0-9]+$/.test(id)
+/** The calls that an argument can refer to: by id, or by place in the turn. */
+export interface Calls {
+  readonly ids: ReadonlySet<string>
+  readonly count: number
+}
 
-const escape = (text: string): string => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")
+/** An id of one sign says nothing, and one that is only a number is too common in honest text (`$1`, `echo $1`). */
+const isTelling = (id: string): boolean => id.length > 1 && !/^[0-9]+$/.test(id)
 
-/** Tells whether a text refers to the call with this id: `$id`, `${id.x}`, `{{id.x}}`, `id#/x`, `id.result`. */
-const refersTo = (text: string, id: string): boolean => {
-  if (!text.includes(id)) return false
-  const name = escape(id)
-  return new RegExp(
-    `^\\$\\{?${name}(?![A-Za-z0-9_-])|\\{\\{\\s*\\$?${name}\\s*([.[#/][^{}]*)?\\}\\}|^${name}(#/|\\.(result|results|output|id)\\b)`
-  ).test(text)
+/** The longest beginning of `text` that is an id, where the id ends at the end of a word. */
+const idAtStart = (text: string, ids: ReadonlySet<string>, rest?: RegExp): string | undefined => {
+  for (let end = text.length; end > 0; end--) {
+    if (end < text.length && /[A-Za-z0-9_-]/.test(text[end]!)) continue
+    const id = text.slice(0, end)
+    if (ids.has(id) && isTelling(id) && (rest === undefined || rest.test(text.slice(end)))) return id
+  }
+  return undefined
+}
+
+/** What an id can be made of, with what is said of it behind: no blanks, quotes, brackets of a form, or dollars. */
+const word = "[^\\s<>{}\"'`$]{1,200}"
+const open = new RegExp(`^\\$\\{?(${word})`)
+const closed = new RegExp(`\\$(${word})[^$\\n<>{}]{0,200}\\$(?![A-Za-z0-9_{(])`, "g")
+const template = new RegExp(`\\$\\{\\s*(${word})`, "g")
+const double = new RegExp(`\\{\\{\\s*\\$?(${word})[^{}]*\\}\\}`, "g")
+const tag = new RegExp(`<(${word})>`, "g")
+const plain = new RegExp(`^${word}`)
+const number = /^\$(?:([0-9]+)|\{([0-9]+)\})$/
+const place = /^API_call_([0-9]+)(?: response)?$/i
+
+const member = /^[.[#]/
+const pointer = /^(?:#\/|\.(?:results?|output|id)(?![A-Za-z0-9_]))/
+
+/**
+ * The call that a text refers to, in the forms that models and planners print: `$id`, `${id.x}`, `$id.x$`, `{{id.x}}`, `<id>.x`,
+ * `id#/x`, `id.result`, `API_call_0`. An id that is only a number has to be the whole of it: `$1`.
+ */
+const refersTo = (text: string, { count, ids }: Calls): string | undefined => {
+  const named = (id: string | undefined): string | undefined => id === undefined ? undefined : `the call ${JSON.stringify(id)}`
+  const first = open.exec(text) ?? undefined
+  const found = (first === undefined ? undefined : idAtStart(first[1]!, ids)) ??
+    within(text, closed, (word, whole) => idAtStart(word, ids, whole === `$${word}$` ? /^$|^[.[#]/ : member)) ??
+    within(text, template, (word) => idAtStart(word, ids, member)) ??
+    within(text, double, (word) => idAtStart(word, ids)) ??
+    within(text, tag, (word) => text.includes(`</${word}`) ? undefined : idAtStart(word, ids)) ??
+    idAtStart(plain.exec(text)?.[0] ?? "", ids, pointer)
+  if (found !== undefined) return named(found)
+  const numbered = number.exec(text)
+  const numeric = numbered?.[1] ?? numbered?.[2]
+  if (numeric !== undefined) return ids.has(numeric) ? named(numeric) : undefined
+  const at = place.exec(text)?.[1]
+  return at !== undefined && Number(at) < count ? `call #${Number(at)}` : undefined
+}
+
+const within = (
+  text: string,
+  form: RegExp,
+  idOf: (word: string, whole: string) => string | undefined
+): string | undefined => {
+  for (const match of text.matchAll(form)) {
+    const id = idOf(match[1]!, match[0])
+    if (id !== undefined) return id
+  }
+  return undefined
 }
 
 const reference = (value: object): string | undefined => {
@@ -54,26 +106,26 @@ const reference = (value: object): string | undefined => {
   return typeof target === "string" ? target : undefined
 }
 
-/** Looks through the arguments. `ids` are the ids of the turn's calls; `required` tells which texts may not be empty. */
+/** Looks through the arguments. `calls` are those of the turn; `required` tells which texts may not be empty. */
 export const find = (
   value: Record<string, unknown>,
-  ids: ReadonlyArray<string>,
+  calls: Calls,
   literal: ReadonlyArray<string>,
   required: RequiredTexts | undefined
 ): Found | undefined => {
   for (const key of Object.keys(value)) {
     if (literal.includes(key)) continue
-    const found = findIn(value[key], key, ids)
+    const found = findIn(value[key], key, calls)
     if (found !== undefined) return found
   }
   return required === undefined ? undefined : findEmpty(value, required, literal, "")
 }
 
-const findIn = (value: unknown, path: string, ids: ReadonlyArray<string>): Found | undefined => {
+const findIn = (value: unknown, path: string, calls: Calls): Found | undefined => {
   if (typeof value === "string") {
     const text = value.trim()
-    const id = ids.find((id) => canBeReferredTo(id) && refersTo(text, id))
-    if (id !== undefined) return waitsFor(path, text, id)
+    const call = refersTo(text, calls)
+    if (call !== undefined) return waitsFor(path, text, call)
     return isMarker(text)
       ? { path, message: `the argument "${path}" is the placeholder ${JSON.stringify(text)}: call again with the real value` }
       : undefined
@@ -81,27 +133,28 @@ const findIn = (value: unknown, path: string, ids: ReadonlyArray<string>): Found
   if (typeof value !== "object" || value === null) return undefined
   if (Array.isArray(value)) {
     for (let i = 0; i < value.length; i++) {
-      const found = findIn(value[i], `${path}.${i}`, ids)
+      const found = findIn(value[i], `${path}.${i}`, calls)
       if (found !== undefined) return found
     }
     return undefined
   }
   const target = reference(value)
   if (target !== undefined) {
-    const id = ids.find((id) => id !== "" && (target === id || target.startsWith(`${id}#`)))
-    if (id !== undefined) return waitsFor(path, target, id)
+    const hash = target.indexOf("#")
+    const id = [target, hash === -1 ? "" : target.slice(0, hash)].find((id) => id !== "" && calls.ids.has(id))
+    if (id !== undefined) return waitsFor(path, target, `the call ${JSON.stringify(id)}`)
   }
   for (const key of Object.keys(value)) {
-    const found = findIn((value as Record<string, unknown>)[key], `${path}.${key}`, ids)
+    const found = findIn((value as Record<string, unknown>)[key], `${path}.${key}`, calls)
     if (found !== undefined) return found
   }
   return undefined
 }
 
-const waitsFor = (path: string, text: string, id: string): Found => ({
+const waitsFor = (path: string, text: string, call: string): Found => ({
   path,
-  message: `the argument "${path}" is ${JSON.stringify(text)}, which seems to wait for the result of the call ` +
-    `${JSON.stringify(id)} of the same turn: call again with the value from its result`
+  message: `the argument "${path}" is ${JSON.stringify(text.length > 200 ? `${text.slice(0, 200)}…` : text)}, which seems ` +
+    `to wait for the result of ${call} of the same turn: call again with the value from its result`
 })
 
 /** Which members of an object must be texts: `true` for a required text, or the members inside. */

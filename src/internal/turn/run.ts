@@ -281,8 +281,14 @@ export class TurnState implements TurnPlan.Nested {
   isAncestor(owner: object): boolean {
     return this.ancestors?.has(owner as Run) ?? false
   }
-  hasStarted(owner: object): boolean {
-    return (owner as Run).phase === "running" || (owner as Run).givenUp
+  goesFirst(owner: object): boolean {
+    const run = owner as Run
+    if (run.phase === "running" || run.givenUp || run.turn === this) return true
+    // What has not started yields to work inside what has: calls of the turns around this one, and of other top-level turns.
+    // Between nested turns of different calls the earlier place goes first.
+    if (run.turn.ancestors === undefined) return false
+    for (const ancestor of this.ancestors!) if (ancestor.turn === run.turn) return false
+    return true
   }
   withdraw(owner: object): void {
     ;(owner as Run).withdraw()
@@ -558,16 +564,13 @@ export class TurnState implements TurnPlan.Nested {
       backend: run.runner.entry.backendName,
       waited: { keys: run.readyAt - this.startedAt, permit: now - run.readyAt }
     }))
-    run.timer = setting.timers.set(policy.timeout, timeIsOver, run)
-    run.idleTimer = setting.timers.set(policy.idleTimeout, silenceIsOver, run)
     let effect: Effect.Effect<unknown, unknown, any>
     try {
-      effect = runner.invoke({
-        params: taken.params,
-        encoded: taken.encoded,
-        id: taken.call.id,
-        preliminary: (result) => Effect.sync(() => this.progress(run, result))
-      })
+      effect = runner.invoke(
+        taken.params,
+        { toolCallId: taken.call.id, preliminary: (result) => Effect.sync(() => this.progress(run, result)) },
+        taken.encoded
+      )
     } catch (error) {
       effect = Effect.die(error)
     }
@@ -575,6 +578,11 @@ export class TurnState implements TurnPlan.Nested {
     if (run.permit !== undefined && policy.backend !== undefined) context = Context.add(context, Backend.Held, run.permit)
     this.touch()
     run.group.run(run, effect, context)
+    // A handler that has ended already needs no clocks.
+    if (run.phase !== "running" || run.concluding || run.timer !== undefined) return
+    const { timers } = setting
+    run.timer = timers.setAt(now + policy.timeout, timeIsOver, run)
+    run.idleTimer = timers.setAt(now + policy.idleTimeout, silenceIsOver, run)
   }
 
   private progress(run: Run, result: unknown): void {

@@ -82,8 +82,12 @@ export class Timers {
 
   /** Sets a timer; it is slept for when {@link arm} is next called. */
   set<Owner>(after: number, fire: (owner: Owner) => void, owner: Owner): Timer | undefined {
-    if (after === Infinity) return undefined
-    const timer: Timer = { at: this.now() + after, fire, owner, off: false }
+    return after === Infinity ? undefined : this.setAt(this.now() + after, fire, owner)
+  }
+
+  setAt<Owner>(at: number, fire: (owner: Owner) => void, owner: Owner): Timer | undefined {
+    if (at === Infinity) return undefined
+    const timer: Timer = { at, fire, owner, off: false }
     const heap = this.heap
     let i = heap.length
     heap.push(timer)

@@ -117,12 +117,9 @@ export const complaint = (issue: unknown): { readonly message: string; readonly 
   }
 }
 
-/** What a handler is run with. */
-export interface Invocation {
-  readonly params: unknown
-  /** The arguments as they came, for a `WithHandler`, which decodes them itself. */
-  readonly encoded: unknown
-  readonly id: string
+/** What a handler gets beside its parameters. */
+export interface HandlerContext {
+  readonly toolCallId: string
   readonly preliminary: (result: unknown) => Effect.Effect<void>
 }
 
@@ -130,7 +127,8 @@ export interface Invocation {
 export interface Runner {
   readonly entry: ToolEntry
   readonly context: Context.Context<never>
-  readonly invoke: (call: Invocation) => Effect.Effect<unknown, unknown, any>
+  /** `encoded` are the arguments as they came, for a `WithHandler`, which decodes them itself. */
+  readonly invoke: (params: unknown, handler: HandlerContext, encoded: unknown) => Effect.Effect<unknown, unknown, any>
   /** Whether results come encoded already, as `HandlerResult`s. */
   readonly handled: boolean
 }
@@ -153,18 +151,18 @@ export const runnerOf = (
     entry,
     // As `Toolkit.handle` does: what the handlers' layer captured, overridden by what the caller has.
     context: Context.merge(handler.context as Context.Context<never>, context),
-    invoke: (call) => handler.handler(call.params, { toolCallId: call.id, preliminary: call.preliminary }),
+    invoke: handler.handler,
     handled: false
   }
 }
 
 /** The result that a `WithHandler` gave: its last one is the answer, those before it are preliminary. */
-const throughHandle = (toolkit: Toolkit.WithHandler<any>, entry: ToolEntry) => (call: Invocation) =>
+const throughHandle = (toolkit: Toolkit.WithHandler<any>, entry: ToolEntry) => (_params: unknown, call: HandlerContext, encoded: unknown) =>
   Effect.flatMap(
     (toolkit.handle as (name: string, params: unknown, id: string) => Effect.Effect<Stream.Stream<any, unknown>, unknown>)(
       entry.name,
-      call.encoded,
-      call.id
+      encoded,
+      call.toolCallId
     ),
     (results) => {
       let last: Tool.HandlerResult<any> | undefined

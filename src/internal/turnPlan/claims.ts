@@ -10,7 +10,8 @@
  *   its start opens the way for nobody early.
  * - C4: a write dominates what it covers, so later claims link to it alone. Claims of nested turns never dominate: they do not
  *   wait for their ancestors, so nobody may take them for the last to be waited for.
- * - C5: a claim of a nested turn waits for calls that have started, its ancestors excepted, and goes before all others.
+ * - C5: a claim of a nested turn waits for calls that have started, its ancestors excepted, and for earlier ones of its own turn; it
+ *   goes before calls around it that have not started.
  */
 
 /** A point in the order: a call, or a hub that stands for many calls. */
@@ -143,7 +144,8 @@ export interface Claim {
 /** What a table has to know of the calls that work inside a handler meets. */
 export interface Nested {
   readonly isAncestor: (owner: object) => boolean
-  readonly hasStarted: (owner: object) => boolean
+  /** Whether this earlier call goes before the nested one: it has started, or stands beside it. */
+  readonly goesFirst: (owner: object) => boolean
   /** The owner was in line for its start and now waits again. */
   readonly withdraw: (owner: object) => void
 }
@@ -217,7 +219,7 @@ export class Claims {
 
   /**
    * As `wait`, for work inside a started call: it counts as its ancestor's, so it waits for what has started, and goes before
-   * what has not. No hubs: each live call on its own.
+   * what stands around it and has not. No hubs: each live call on its own.
    */
   private waitNested(node: Node, at: Place, write: boolean, key: string, nested: Nested): void {
     const seen = new Set<Node>()
@@ -229,7 +231,7 @@ export class Claims {
         seen.add(next)
         if (next.owner !== undefined && !next.ended) {
           if (nested.isAncestor(next.owner)) continue
-          if (nested.hasStarted(next.owner)) {
+          if (nested.goesFirst(next.owner)) {
             link(next, node, key)
             continue
           }
