@@ -131,6 +131,12 @@ describe("rules that always hold", () => {
       ['R3: turn 0, call 1 ("b"): its effect landed, and its outcome says that there was none']
     ))
 
+  it("takes a call that left a shared run as answered by itself", () => {
+    const left = answerOf(1, { id: "b", status: "cancelled", started: false })
+    const stayed = answerOf(0, { duplicateOf: "b" })
+    assert.deepStrictEqual(rules(observedOf({ turns: [turnOf({ answers: [stayed, left] })] })), [])
+  })
+
   it("finds a handler still at work after the answer", () =>
     assert.deepStrictEqual(rules(observedOf({ runs: [look, { ...book, ended: 5, endedAt: 30 }] })), [
       'R17: "b" (book) of turn 0 was still at work after the turn\'s answer at 20 ms'
@@ -204,6 +210,16 @@ describe("rules that always hold", () => {
       1
     )
   })
+
+  it("finds a conflicting pair that ran in another order than it was emitted", () =>
+    assert.deepStrictEqual(
+      rules(
+        observedOf({
+          runs: [{ ...book, began: 0, startedAt: 0, ended: 1, endedAt: 9 }, { ...look, began: 2, ended: 3 }]
+        })
+      ),
+      ['R12: "b" (book) of turn 0 and "a" (look) of turn 0 conflict on "hotel:1", and did not run in the order in which they were emitted']
+    ))
 
   it("finds conflicts by folder and by unknown reach, and no others", () => {
     const pair = (a: Partial<FakeTool.Run>, b: Partial<FakeTool.Run>) =>
