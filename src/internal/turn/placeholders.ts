@@ -27,10 +27,13 @@ const missing = new Set([
 const angle = /^<([A-Za-z][A-Za-z0-9_ .:-]*)>(?:\.[A-Za-z_][A-Za-z0-9_]*)*$/
 const braces = /^\{\{[^{}]+\}\}$/
 
+/** A place in the list of calls, as planners number them. */
+const place = /^API_call_([0-9]+)(?: response)?$/i
+
 const isMarker = (text: string): boolean => {
   const inner = angle.exec(text)
   if (inner !== null) return /[_ -]/.test(inner[1]!) || missing.has(inner[1]!.toLowerCase())
-  return text === "TBD" || braces.test(text)
+  return text === "TBD" || braces.test(text) || place.test(text)
 }
 
 /** The calls that an argument can refer to: by id, or by place in the turn. */
@@ -61,8 +64,6 @@ const double = new RegExp(`\\{\\{\\s*\\$?(${word})[^{}]*\\}\\}`, "g")
 const tag = new RegExp(`<(${word})>`, "g")
 const plain = new RegExp(`^${word}`)
 const number = /^\$(?:([0-9]+)|\{([0-9]+)\})$/
-const place = /^API_call_([0-9]+)(?: response)?$/i
-
 const member = /^[.[#]/
 const pointer = /^(?:#\/|\.(?:results?|output|id)(?![A-Za-z0-9_]))/
 
@@ -71,7 +72,8 @@ const pointer = /^(?:#\/|\.(?:results?|output|id)(?![A-Za-z0-9_]))/
  * `id#/x`, `id.result`, `API_call_0`. An id that is only a number has to be the whole of it: `$1`.
  */
 const refersTo = (text: string, { count, ids }: Calls): string | undefined => {
-  const named = (id: string | undefined): string | undefined => id === undefined ? undefined : `the call ${JSON.stringify(id)}`
+  const named = (id: string | undefined): string | undefined =>
+    id === undefined ? undefined : `the call ${JSON.stringify(id)}`
   const first = open.exec(text) ?? undefined
   const found = (first === undefined ? undefined : idAtStart(first[1]!, ids)) ??
     within(text, closed, (word, whole) => idAtStart(word, ids, whole === `$${word}$` ? /^$|^[.[#]/ : member)) ??
@@ -127,7 +129,10 @@ const findIn = (value: unknown, path: string, calls: Calls): Found | undefined =
     const call = refersTo(text, calls)
     if (call !== undefined) return waitsFor(path, text, call)
     return isMarker(text)
-      ? { path, message: `the argument "${path}" is the placeholder ${JSON.stringify(text)}: call again with the real value` }
+      ? {
+        path,
+        message: `the argument "${path}" is the placeholder ${JSON.stringify(text)}: call again with the real value`
+      }
       : undefined
   }
   if (typeof value !== "object" || value === null) return undefined
@@ -153,7 +158,8 @@ const findIn = (value: unknown, path: string, calls: Calls): Found | undefined =
 
 const waitsFor = (path: string, text: string, call: string): Found => ({
   path,
-  message: `the argument "${path}" is ${JSON.stringify(text.length > 200 ? `${text.slice(0, 200)}…` : text)}, which seems ` +
+  message:
+    `the argument "${path}" is ${JSON.stringify(text.length > 200 ? `${text.slice(0, 200)}…` : text)}, which seems ` +
     `to wait for the result of ${call} of the same turn: call again with the value from its result`
 })
 
@@ -171,7 +177,9 @@ const findEmpty = (
     const path = at === "" ? key : `${at}.${key}`
     const member = Object.hasOwn(value, key) ? value[key] : undefined
     if (inner === true) {
-      if (member === "") return { path, message: `the required argument "${path}" is an empty text: call again with the real value` }
+      if (member === "") {
+        return { path, message: `the required argument "${path}" is an empty text: call again with the real value` }
+      }
     } else if (typeof member === "object" && member !== null && !Array.isArray(member)) {
       const found = findEmpty(member as Record<string, unknown>, inner, literal, path)
       if (found !== undefined) return found
@@ -190,11 +198,16 @@ export const findNull = (
     if (path.length === 0 || literal.includes(String(path[0]))) continue
     let at: unknown = value
     for (const step of path) {
-      at = typeof at === "object" && at !== null && Object.hasOwn(at, step) ? (at as Record<PropertyKey, unknown>)[step] : undefined
+      at = typeof at === "object" && at !== null && Object.hasOwn(at, step)
+        ? (at as Record<PropertyKey, unknown>)[step]
+        : undefined
     }
     if (at !== null) continue
     const name = path.map(String).join(".")
-    return { path: name, message: `the argument "${name}" is null, which the tool does not take: call again with the real value` }
+    return {
+      path: name,
+      message: `the argument "${name}" is null, which the tool does not take: call again with the real value`
+    }
   }
   return undefined
 }
