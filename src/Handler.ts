@@ -3,7 +3,10 @@
  *
  * @since 0.1.0
  */
+import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as TurnContext from "./TurnContext.ts"
 
 /**
  * What a promise handler is given beside its parameters.
@@ -30,7 +33,8 @@ export interface PromiseContext<in Success> {
  * **Details**
  *
  * On interruption the signal is aborted, and the call ends when the promise has settled: a promise that ignores its signal is
- * work too, so that "no orphans" holds for the work and not only for the fiber (rule R22). The turn's grace bounds the wait.
+ * work too, so that "no orphans" holds for the work and not only for the fiber (rule R22). The turn's grace bounds the wait. A
+ * write's true end within the grace is what its call is answered.
  *
  * A rejection is a defect, unless `onError` turns it into the tool's own failure.
  *
@@ -66,10 +70,7 @@ export const promise = <Params, A, E = never>(
     Effect.callback<A, E>((resume) => {
       const controller = new AbortController()
       const onError = options?.onError
-      const fail = (error: unknown) => {
-        if (onError === undefined) return resume(Effect.die(error))
-        resume(Effect.suspend(() => Effect.fail(onError(error))))
-      }
+      const fail = (error: unknown) => resume(failed(error, onError) as Exit.Exit<never, E>)
       const runFork = Effect.runForkWith(fiber.context)
       let running: PromiseLike<A>
       try {
@@ -83,26 +84,39 @@ export const promise = <Params, A, E = never>(
       } catch (error) {
         return fail(error)
       }
-      let settled = false
-      let onSettled: (() => void) | undefined
-      const settle = () => {
-        settled = true
-        onSettled?.()
+      let exit: Exit.Exit<A, unknown> | undefined
+      let onSettled: ((exit: Exit.Exit<A, unknown>) => void) | undefined
+      const settle = (end: Exit.Exit<A, unknown>) => {
+        exit = end
+        onSettled?.(end)
       }
       Promise.resolve(running).then(
         (value) => {
           resume(Effect.succeed(value))
-          settle()
+          settle(Exit.succeed(value))
         },
         (error: unknown) => {
           fail(error)
-          settle()
+          settle(failed(error, onError))
         }
       )
       return Effect.callback<void>((done) => {
-        onSettled = () => done(Effect.void)
-        if (settled) return onSettled()
+        onSettled = (end) => {
+          // The fiber is interrupted all the same; what the work came to is told to its call.
+          Context.get(fiber.context, TurnContext.CurrentCall)?.settled?.(end)
+          done(Effect.void)
+        }
+        if (exit !== undefined) return onSettled(exit)
         controller.abort()
       })
     })
   )
+
+const failed = (error: unknown, onError: ((error: unknown) => unknown) | undefined): Exit.Exit<never, unknown> => {
+  if (onError === undefined) return Exit.die(error)
+  try {
+    return Exit.fail(onError(error))
+  } catch (defect) {
+    return Exit.die(defect)
+  }
+}

@@ -186,14 +186,14 @@ const annotate = <T extends Tool.Any, I, S>(tool: T, key: Context.Key<I, S>, val
  *
  * @internal
  */
-export const limitMillis = (owner: string, limit: string, input: unknown): number => {
+export const limitMillis = (owner: string, limit: string, input: unknown, least: 0 | 1 = 1): number => {
   if (input === "infinite") return Infinity
   const refuse = () =>
     TurnError.make(
       new TurnError.InvalidLimit({
         owner,
         limit,
-        expected: "a duration from 1 to 2147483647 ms, or \"infinite\"",
+        expected: `a duration from ${least} to 2147483647 ms, or "infinite"`,
         received: Duration.isDuration(input) ? `${Duration.toMillis(input)} ms` : TurnError.show(input)
       })
     )
@@ -203,7 +203,7 @@ export const limitMillis = (owner: string, limit: string, input: unknown): numbe
   } catch {
     throw refuse()
   }
-  if (!(millis >= 1 && millis <= 2_147_483_647)) throw refuse()
+  if (!(millis >= least && millis <= 2_147_483_647)) throw refuse()
   return millis
 }
 

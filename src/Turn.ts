@@ -25,7 +25,7 @@ import { type Setting, TurnState } from "./internal/turn/run.ts"
 import { RuntimeState } from "./internal/turn/runtime.ts"
 import { surroundingsOf } from "./internal/turn/surroundings.ts"
 import { Timers } from "./internal/turn/timers.ts"
-import { type AnyToolkit, isWithHandler } from "./internal/turn/tool.ts"
+import type { AnyToolkit } from "./internal/turn/tool.ts"
 import * as Outcome from "./Outcome.ts"
 import type * as ToolCall from "./ToolCall.ts"
 import * as ToolPolicy from "./ToolPolicy.ts"
@@ -177,7 +177,7 @@ export interface Options {
   readonly dedupe?: "all" | "reads" | "off" | undefined
   /** How long the turn may take, waiting and running together. Default: no limit. */
   readonly deadline?: ToolPolicy.Limit | undefined
-  /** How long a stop, or a call's own timeout, waits for work that goes on regardless. Default: 5 seconds for reads, no limit for writes. */
+  /** How long a stop, or a call's own timeout, waits for work that goes on regardless; 0 does not wait. Default: 5 seconds for reads, no limit for writes. */
   readonly grace?:
     | ToolPolicy.Limit
     | { readonly reads?: ToolPolicy.Limit | undefined; readonly writes?: ToolPolicy.Limit | undefined }
@@ -325,8 +325,8 @@ const checkCalls = (calls: ReadonlyArray<ToolCall.ToolCall>): TurnError.TurnErro
   return undefined
 }
 
-const limitOption = (name: string, value: ToolPolicy.Limit | undefined, otherwise: number): number =>
-  value === undefined ? otherwise : ToolPolicy.limitMillis("the turn", name, value)
+const limitOption = (name: string, value: ToolPolicy.Limit | undefined, otherwise: number, least: 0 | 1): number =>
+  value === undefined ? otherwise : ToolPolicy.limitMillis("the turn", name, value, least)
 
 const defaultLimits: ArgumentLimits = { maxBytes: 1_000_000, maxDepth: 64, maxKeys: 10_000 }
 
@@ -371,9 +371,9 @@ const checked = (options: Options | undefined) => {
     sequential: execution === "sequential",
     execution,
     dedupe,
-    deadline: limitOption("deadline", options?.deadline, Infinity),
-    graceReads: limitOption("grace", both.reads, 5_000),
-    graceWrites: limitOption("grace", both.writes, Infinity),
+    deadline: limitOption("deadline", options?.deadline, Infinity, 1),
+    graceReads: limitOption("grace", both.reads, 5_000, 0),
+    graceWrites: limitOption("grace", both.writes, Infinity, 0),
     limits: limits as unknown as ArgumentLimits
   } as const
 }
@@ -737,13 +737,3 @@ export const toPrompt = (
   ])
 }
 
-export {
-  /**
-   * Tells whether a value is a toolkit with its handlers, which is run through its own `handle`.
-   *
-   * @category predicates
-   * @since 0.1.0
-   * @stability experimental
-   */
-  isWithHandler
-}

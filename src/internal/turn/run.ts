@@ -67,6 +67,9 @@ export class Run extends Siblings.Member<AnyOutcome> implements Backend.Entry, A
   reserved = false
   concluding = false
   givenUp = false
+  deadlocked = false
+  /** What the work came to, told by a handler whose fiber was interrupted and waited for it. */
+  reported: Exit.Exit<unknown, unknown> | undefined = undefined
   stopReason: Siblings.StopReason | undefined = undefined
   expired: Answers.Expired | undefined = undefined
   timer: Timer | undefined = undefined
@@ -131,6 +134,8 @@ export class Run extends Siblings.Member<AnyOutcome> implements Backend.Entry, A
 
   granted(permit: Backend.Permit): void {
     this.permit = permit
+    // The step may be another turn's: this one's clock is read anew.
+    this.turn.setting.timers.tick()
     this.turn.begin(this)
   }
 
@@ -196,6 +201,10 @@ export class CallView implements TurnContext.CallContext {
   }
   get idempotencyKey() {
     return this.run.taken.idempotencyKey
+  }
+  /** @internal */
+  settled(exit: Exit.Exit<unknown, unknown>): void {
+    this.run.reported = exit
   }
 }
 
@@ -386,6 +395,7 @@ export class TurnState implements TurnPlan.Nested {
         if (sequential) {
           if (previous !== undefined) TurnPlan.link(previous, node, "sequential")
           previous = node
+          node.carries = true
         }
         if (node.pending > 0) {
           this.event((base) => ({ ...base(run), _tag: "CallQueued", for: "keys", backend: run.runner.entry.backendName }))
@@ -574,9 +584,11 @@ export class TurnState implements TurnPlan.Nested {
     } catch (error) {
       effect = Effect.die(error)
     }
+    this.touch()
+    // What is over already costs no fiber.
+    if (Exit.isExit(effect)) return run.group.settle(run, effect as Exit.Exit<unknown, unknown>)
     let context = Context.add(runner.context, TurnContext.CurrentCall, new CallView(run))
     if (run.permit !== undefined && policy.backend !== undefined) context = Context.add(context, Backend.Held, run.permit)
-    this.touch()
     run.group.run(run, effect, context)
     // A handler that has ended already needs no clocks.
     if (run.phase !== "running" || run.concluding || run.timer !== undefined) return
@@ -637,6 +649,12 @@ export class TurnState implements TurnPlan.Nested {
     const tool = run.runner.entry
     let outcome: AnyOutcome
     const told = stopReason !== undefined || expired !== undefined
+    const { reported } = run
+    if (told && reported !== undefined && policy.access === "write" && Exit.isFailure(exit) && isInterrupted(exit.cause)) {
+      // The fiber was interrupted, the work was not: its true end is known.
+      run.reported = undefined
+      return this.ended(run, reported)
+    }
     if (told && (policy.access === "read" || (Exit.isFailure(exit) && isInterrupted(exit.cause)))) {
       outcome = expired !== undefined ? Answers.timedOut(run, expired, policy) : Answers.cancelled(run, stopReason, policy)
     } else if (Exit.isFailure(exit)) outcome = Answers.failedWith(run, tool, exit.cause)
@@ -704,7 +722,7 @@ export class TurnState implements TurnPlan.Nested {
     }
     if (node !== undefined) {
       run.node = undefined
-      this.setting.runtime.endNode(node)
+      this.setting.runtime.endNode(node, run.deadlocked)
     }
   }
 
@@ -756,7 +774,7 @@ export class TurnState implements TurnPlan.Nested {
     if (run.node !== undefined) {
       const node = run.node
       run.node = undefined
-      runtime.endNode(node)
+      runtime.endNode(node, false)
     }
     if (this.closed) runtime.tidy(this.setting.around.tenant)
     runtime.quiet()
@@ -805,10 +823,7 @@ export class TurnState implements TurnPlan.Nested {
     if (position === run.position) run.asks = false
     else run.twins = run.twins!.filter((twin) => twin !== position)
     const started = run.atWork
-    const outcome = started || run.policy.access === "write"
-      ? { ...Answers.cancelled(taken, stop, run.policy), started }
-      : Answers.cancelledBeforeStart(taken, stop)
-    this.fill(position, outcome as AnyOutcome)
+    this.fill(position, started ? Answers.cancelled(taken, stop, run.policy) : Answers.cancelledBeforeStart(taken, stop))
   }
 
   private tryClose(): void {
@@ -888,6 +903,9 @@ export class TurnState implements TurnPlan.Nested {
     const able = progressing(stuck)
     const first = stuck.find((run) => !able.has(run))
     if (first === undefined) return
+    first.deadlocked = true
+    // What it opens the way for is looked at next, and then whether that was enough.
+    this.touch()
     this.conclude(
       first,
       Answers.refused(

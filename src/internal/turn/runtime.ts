@@ -50,13 +50,14 @@ export class RuntimeState {
     }
     for (let turn = this.queue.shift(); turn !== undefined; turn = this.queue.shift()) {
       turn.touched = false
+      turn.setting.timers.tick()
       turn.pump()
     }
     this.depth--
   }
 
-  endNode(node: Node): void {
-    end(node, becomesReady)
+  endNode(node: Node, letGo: boolean): void {
+    end(node, becomesReady, letGo)
   }
 
   quiet(): void {

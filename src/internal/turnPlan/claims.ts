@@ -7,7 +7,7 @@
  * - C1: a claim links to every earlier claim it conflicts with, directly or through hubs and dominating writes.
  * - C2: a claim costs at most a handful of links for each step of its path: what many wait for in common is gathered in a hub.
  * - C3: a node passes when its own part has ended *and* everything it waits for has passed, so a call that is stopped before
- *   its start opens the way for nobody early.
+ *   its start opens the way for nobody early. Claims of nested turns dominate nothing (C4), so they pass when they have ended.
  * - C4: a write dominates what it covers, so later claims link to it alone. Claims of nested turns never dominate: they do not
  *   wait for their ancestors, so nobody may take them for the last to be waited for.
  * - C5: a claim of a nested turn waits for calls that have started, its ancestors excepted, and for earlier ones of its own turn; it
@@ -32,6 +32,8 @@ export class Node {
   /** The run or planned call it stands for; undefined for a hub. */
   readonly owner: object | undefined
   places: Array<Place> | undefined = undefined
+  /** Nobody relies on it to carry its waits: it passes when it has ended. */
+  carries = true
   constructor(owner: object | undefined) {
     this.owner = owner
     if (owner === undefined) {
@@ -170,6 +172,7 @@ export class Claims {
   /** Takes a place in the order for `node`; `nested` is given by turns inside a handler. */
   claim(node: Node, claim: Claim, nested?: Nested): void {
     node.order = this.order++
+    node.carries = nested === undefined
     if (claim.keys === undefined || claim.keys.length > 0) {
       const paths = pathsOf(claim)
       const places = new Map<Place, string>()
@@ -330,11 +333,14 @@ const leave = (node: Node): void => {
   }
 }
 
-/** Says that a node's own part is over. Nodes that may start now are given to `ready`, in the order of their links. */
-export const end = (node: Node, ready: (node: Node) => void): void => {
+/**
+ * Says that a node's own part is over. Nodes that may start now are given to `ready`, in the order of their links. `letGo` says that
+ * it drops what it waits for: a call that was taken out of a circle of waits.
+ */
+export const end = (node: Node, ready: (node: Node) => void, letGo = false): void => {
   if (node.ended && node.owner !== undefined) return
   node.ended = true
-  if (node.pending === 0) pass(node, ready)
+  if (node.pending === 0 || !node.carries || letGo) pass(node, ready)
 }
 
 const pass = (first: Node, ready: (node: Node) => void): void => {
