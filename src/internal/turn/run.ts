@@ -681,6 +681,8 @@ export class TurnState implements TurnPlan.Nested {
       this.answer(run, outcome)
       this.release(run)
       run.group.ended(run, verdictOf(outcome))
+      // What is left of a turn inside a handler may wait for itself now.
+      if (this.ancestors !== undefined) this.touch()
     })
   }
 
