@@ -68,7 +68,7 @@ const program = Effect.gen(function*() {
   })
 
   yield* show("failFastWhen: only a shop that is down would stop the turn", {
-    siblings: Siblings.failFastWhen((failure: Outcome.Outcome) => failure.message.includes("down"))
+    siblings: Siblings.failFastWhen((failure) => failure.message.includes("down"))
   })
 
   yield* show("quorum(1): the first answer is enough", { siblings: Siblings.quorum(1) })
