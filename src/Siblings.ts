@@ -335,6 +335,9 @@ const runAll = (
   })
 }
 
+type ErrorOf<M> = M extends { readonly _tag: "Failed"; readonly cause: Cause.Cause<infer E> } ? E : never
+type ValueOf<M> = M extends { readonly _tag: "Succeeded"; readonly value: infer A } ? A : never
+
 /**
  * Takes the values out of what {@link all} gave, or fails with the failure that came first.
  *
@@ -350,8 +353,8 @@ const runAll = (
 export const getOrFail = <const S extends ReadonlyArray<Settled<any, any>> | Record<string, Settled<any, any>>>(
   settled: S
 ): Effect.Effect<
-  { -readonly [K in keyof S]: S[K] extends Settled<infer A, any> ? A : never },
-  S[keyof S] extends infer M ? M extends Settled<any, infer E> ? E : never : never
+  { -readonly [K in keyof S]: ValueOf<S[K]> },
+  ErrorOf<S extends ReadonlyArray<infer M> ? M : S[keyof S]>
 > => {
   const list: ReadonlyArray<Settled<any, any>> = Array.isArray(settled) ? settled : Object.values(settled)
   const failures = list.filter((one) => one._tag === "Failed")

@@ -10,6 +10,7 @@
 import type * as Tool from "effect/ai/Tool"
 import type * as Toolkit from "effect/ai/Toolkit"
 import * as Prompt from "effect/ai/Prompt"
+import type * as Response from "effect/ai/Response"
 import type * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
@@ -61,11 +62,20 @@ export interface Unsettled {
  * @since 0.1.0
  * @stability experimental
  */
-export class Runtime extends Context.Service<Runtime, {
+export class Runtime extends Context.Service<Runtime, RuntimeService>()("effect-turn/Turn/Runtime") {}
+
+/**
+ * What {@link Runtime} provides.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface RuntimeService {
   readonly unsettled: Effect.Effect<ReadonlyArray<Unsettled>>
   /** @internal */
   readonly state: RuntimeState
-}>()("effect-turn/Turn/Runtime") {}
+}
 
 /**
  * What {@link layer} takes.
@@ -516,13 +526,13 @@ export const plan: {
     toolkit: K,
     calls: ReadonlyArray<ToolCall.ToolCall>,
     options?: Options
-  ): Effect.Effect<TurnPlan.TurnPlan, TurnError.TurnError, Tool.HandlerServices<ToolsOf<K>[keyof ToolsOf<K>]>>
+  ): Effect.Effect<TurnPlan.TurnPlan, TurnError.TurnError, Tool.ParametersDecodingServices<ToolsOf<K>[keyof ToolsOf<K>]>>
   (
     calls: ReadonlyArray<ToolCall.ToolCall>,
     options?: Options
   ): <K extends AnyToolkit>(
     toolkit: K
-  ) => Effect.Effect<TurnPlan.TurnPlan, TurnError.TurnError, Tool.HandlerServices<ToolsOf<K>[keyof ToolsOf<K>]>>
+  ) => Effect.Effect<TurnPlan.TurnPlan, TurnError.TurnError, Tool.ParametersDecodingServices<ToolsOf<K>[keyof ToolsOf<K>]>>
 } = dual(
   (args) => !isCalls(args),
   (toolkit: AnyToolkit, calls: ReadonlyArray<ToolCall.ToolCall>, options?: Options): Effect.Effect<any, any, any> =>
@@ -694,8 +704,9 @@ export const stream: {
  *
  * **Details**
  *
- * Arguments that were no JSON object stand as `{}`: raw text never goes back. What the provider ran itself is left to the
- * provider's own parts, and a re-delivered id is answered once.
+ * With `parts`, the response's own content, the assistant's message keeps its text, reasoning and whatever the provider ran
+ * itself. Arguments that were no JSON object stand as `{}`: raw text never goes back. A re-delivered id is answered once, and an
+ * empty id gets a new one in call and answer together.
  *
  * @category conversions
  * @since 0.1.0
@@ -703,10 +714,11 @@ export const stream: {
  */
 export const toPrompt = (
   calls: ReadonlyArray<ToolCall.ToolCall>,
-  outcomes: ReadonlyArray<Outcome.Outcome<any>>
+  outcomes: ReadonlyArray<Outcome.Outcome<any>>,
+  options?: { readonly parts?: ReadonlyArray<Response.AnyPart> | undefined }
 ): Prompt.Prompt => {
-  const assistant: Array<Prompt.ToolCallPart> = []
-  const tool: Array<Prompt.ToolResultPart> = []
+  const asked: Array<Prompt.ToolCallPart | undefined> = []
+  const answers: Array<Prompt.ToolResultPart> = []
   const seen = new Set<string>()
   const given = new Set(calls.map((call) => call.id))
   calls.forEach((call, position) => {
@@ -714,12 +726,13 @@ export const toPrompt = (
     if (outcome === undefined) {
       throw invalidInput("the outcomes of a turn", `one outcome for each of the ${calls.length} calls`, outcomes.length)
     }
-    if (outcome.status === "provider_executed" || (call.id !== "" && seen.has(call.id))) return
+    if (call.providerExecuted === true) return
+    if (call.id !== "" && seen.has(call.id)) return asked.push(undefined)
     let id = call.id === "" ? `call_${position}` : call.id
     while (call.id === "" && given.has(id)) id += "_"
     seen.add(id)
     const parsed = parse(call.arguments, defaultLimits)
-    assistant.push(
+    asked.push(
       Prompt.makePart("tool-call", {
         id,
         name: outcome.name,
@@ -728,12 +741,24 @@ export const toPrompt = (
       })
     )
     const { isFailure, value } = Outcome.forModel(outcome)
-    tool.push(Prompt.makePart("tool-result", { id, name: outcome.name, isFailure, result: value, providerExecuted: false }))
+    answers.push(Prompt.makePart("tool-result", { id, name: outcome.name, isFailure, result: value, providerExecuted: false }))
   })
-  if (assistant.length === 0) return Prompt.empty
-  return Prompt.fromMessages([
-    Prompt.makeMessage("assistant", { content: assistant }),
-    Prompt.makeMessage("tool", { content: tool })
-  ])
+  const tool = answers.length === 0 ? [] : [Prompt.makeMessage("tool", { content: answers })]
+  const mended = asked.filter((part) => part !== undefined)
+  if (options?.parts === undefined) {
+    return mended.length === 0
+      ? Prompt.empty
+      : Prompt.fromMessages([Prompt.makeMessage("assistant", { content: mended }), ...tool])
+  }
+  let next = 0
+  const messages = Prompt.fromResponseParts(options.parts).content.flatMap((message) => {
+    if (message.role !== "assistant") return []
+    const content = message.content.flatMap((part) => {
+      if (part.type !== "tool-call" || part.providerExecuted) return [part]
+      const own = asked[next++]
+      return own === undefined ? [] : [{ ...part, id: own.id, name: own.name, params: own.params }]
+    })
+    return [{ ...message, content }]
+  })
+  return Prompt.fromMessages([...messages, ...tool])
 }
-

@@ -44,7 +44,8 @@ export interface TurnStarted extends Base {
 }
 
 /**
- * A call waits. `for` names the causes: earlier calls, the turn's own limit, a backend's permit.
+ * A call waits: for earlier calls that touch the same keys, or for a permit (its backend's, or the turn's own limit where `backend`
+ * is undefined). A call that starts in the same step does not wait.
  *
  * @category models
  * @since 0.1.0

@@ -4,7 +4,7 @@ import * as Exit from "effect/Exit"
 import type * as Outcome from "../../Outcome.ts"
 import { type StopReason } from "../../Siblings.ts"
 import type * as ToolPolicy from "../../ToolPolicy.ts"
-import { describe, unencodable } from "./json.ts"
+import { describe, describeFailure, unencodable } from "./json.ts"
 import { complaint, type ToolEntry } from "./tool.ts"
 
 /** Which call is answered. */
@@ -91,7 +91,7 @@ export const providerExecuted = (asked: Asked): Any =>
 const why: Record<Outcome.CancelCode, string> = {
   by_caller: "it was stopped by the caller",
   by_sibling: "it was stopped because another call of the turn settled the matter",
-  by_deadline: "the deadline of the turn had come",
+  by_deadline: "the deadline of the turn passed",
   by_itself: "it interrupted itself"
 }
 
@@ -114,7 +114,7 @@ export const cancelled = (asked: Asked, stop: StopReason | undefined, policy: To
       true,
       policy.access === "read" ? "none" : "unknown",
       safe(policy),
-      `${why[code]} after it was started; ${unknownEffect(policy)}`
+      `${why[code]} while it was running; ${unknownEffect(policy)}`
     ),
     stop?.reason
   )
@@ -221,7 +221,8 @@ const failed = (asked: Asked, tool: ToolEntry, failure: unknown): Any => {
   const effect: Outcome.Effect = policy.access === "read" || ask(policy.failures.noEffect, failure) ? "none" : "unknown"
   const transient = ask(policy.failures.transient, failure)
   const retryable = transient && (effect === "none" || safe(policy))
-  const words = effect === "unknown" ? `${describe(failure)}; ${unknownEffect(policy)}` : describe(failure)
+  const told = describeFailure(failure)
+  const words = effect === "unknown" ? `${told}; ${unknownEffect(policy)}` : told
   let encoded: unknown
   try {
     const attempt = tool.encodeFailure(failure)

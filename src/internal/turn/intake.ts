@@ -249,7 +249,9 @@ const unknownTool = (name: string, names: ReadonlyArray<string>): string => {
     .sort((a, b) => a.distance - b.distance)
     .slice(0, 3)
     .map(({ known }) => known)
-  const shown = near.length > 0 ? `the nearest names are ${near.join(", ")}` : names.length === 0
+  const shown = near.length > 0
+    ? `the nearest ${near.length === 1 ? "name is" : "names are"} ${near.join(", ")}`
+    : names.length === 0
     ? "there are no tools at all"
     : `the tools are ${names.slice(0, 8).join(", ")}${names.length > 8 ? `, and ${names.length - 8} more` : ""}`
   return `there is no tool ${JSON.stringify(name.length > 80 ? `${name.slice(0, 80)}…` : name)}: ${shown}`

@@ -227,6 +227,20 @@ export const describe = (thrown: unknown): string => {
   return text.length > 2000 ? `${text.slice(0, 2000)}…` : text
 }
 
+/** The words of a tool's own failure: its message where it has one, its JSON where it has none. */
+export const describeFailure = (failure: unknown): string => {
+  try {
+    if (typeof failure === "object" && failure !== null && !(failure instanceof Error)) {
+      const { message } = failure as { readonly message?: unknown }
+      const text = typeof message === "string" && message !== "" ? message : JSON.stringify(failure)
+      return text.length > 2000 ? `${text.slice(0, 2000)}…` : text
+    }
+  } catch {
+    // Described below, like anything else that cannot be read.
+  }
+  return describe(failure)
+}
+
 const describeUnsafe = (thrown: unknown): string => {
   try {
     if (thrown instanceof Error) {

@@ -231,6 +231,8 @@ class Rare {
   readonly helpers = new Set<Fiber.Fiber<unknown, unknown>>()
   /** Those that end only when they are told to. */
   readonly endless = new Set<Fiber.Fiber<unknown, unknown>>()
+  /** Runs that joined a line in this step; kept for whoever listens. */
+  readonly joined: Array<Run> = []
   ownPool: Backend.Pool | undefined = undefined
 }
 
@@ -249,7 +251,7 @@ export class TurnState implements TurnPlan.Nested {
   open: number
   /** Runs that have been started, or are being started, and have no answer yet. */
   running = 0
-  private readonly startedAt: number
+  private startedAt = 0
   stopped: Siblings.StopReason | undefined = undefined
   touched = false
   closed = false
@@ -275,7 +277,6 @@ export class TurnState implements TurnPlan.Nested {
       this.ancestors = ancestors
       ;(parent.nested ??= new Set()).add(this)
     }
-    this.startedAt = setting.emit === undefined ? 0 : setting.timers.now()
     setting.runtime.turns.add(this)
   }
 
@@ -348,64 +349,70 @@ export class TurnState implements TurnPlan.Nested {
 
   /** Takes over what the plan has decided, takes the places of all calls, and starts what is ready. */
   start(taken: ReadonlyArray<Taken>, plan: TurnPlan.TurnPlan, runnerOf: (taken: Taken) => Runner | string): void {
-    const { around, emit, runtime, sequential } = this.setting
+    const { emit, timers } = this.setting
     this.planned = true
-    if (emit !== undefined) emit({ ...this.base(), _tag: "TurnStarted", calls: taken.length })
-    let previous: TurnPlan.Node | undefined
-    for (const call of plan.calls) {
-      const one = taken[call.position]!
-      switch (call.verdict) {
-        case "run": {
-          const runner = runnerOf(one)
-          if (typeof runner === "string") {
-            this.fill(one.position, Answers.refused(one, "defect", `the tool "${one.name}" cannot be run: it needs ${runner}`))
-            break
-          }
-          const run = new Run(this.groupOf(one), this, one, runner, call.height)
-          this.runs.push(run)
-          this.bySlot[one.position] = run
-          break
-        }
-        case "held":
-          this.some.held.push(one)
-          this.open--
-          break
-        case "provider_executed":
-          this.fill(one.position, Answers.providerExecuted(one))
-          break
-        case "deferred":
-          this.fill(one.position, Answers.deferred(one, call.code as "placeholder", call.message ?? ""))
-          break
-        case "refused":
-          this.fill(one.position, Answers.refused(one, call.code as Outcome.ErrorCode, call.message ?? ""))
-          break
-        case "duplicate":
-          this.joinTwin(one, call.duplicateOf!)
-          break
-      }
+    if (emit !== undefined) {
+      emit({ ...this.base(), _tag: "TurnStarted", calls: taken.length })
+      this.startedAt = timers.now()
     }
+    for (const call of plan.calls) this.takeOver(taken[call.position]!, call, runnerOf)
     // Places are taken in emission order, before anything is started.
-    const table = runtime.table(around.tenant)
-    for (const run of this.runs) {
-      if (run.phase !== "waiting") continue
-      const { keys } = run.taken
-      if (sequential || keys === undefined || keys.length > 0) {
-        const node = run.node = new TurnPlan.Node(run)
-        table.claim(node, { write: run.policy.access === "write", keys }, this.ancestors === undefined ? undefined : this)
-        if (sequential) {
-          if (previous !== undefined) TurnPlan.link(previous, node, "sequential")
-          previous = node
-          node.carries = true
-        }
-        if (node.pending > 0) {
-          this.event((base) => ({ ...base(run), _tag: "CallQueued", for: "keys", backend: run.runner.entry.backendName }))
-          continue
-        }
-      }
-      this.ready.push(run)
-    }
+    for (const run of this.runs) this.takePlace(run)
     this.touch()
   }
+
+  /** One call as the plan has decided it: it gets a run, is held, or has its answer. */
+  private takeOver(one: Taken, call: TurnPlan.PlannedCall, runnerOf: (taken: Taken) => Runner | string): void {
+    switch (call.verdict) {
+      case "run": {
+        const runner = runnerOf(one)
+        if (typeof runner === "string") {
+          return this.fill(one.position, Answers.refused(one, "defect", `the tool "${one.name}" cannot be run: it needs ${runner}`))
+        }
+        const run = new Run(this.groupOf(one), this, one, runner, call.height)
+        this.runs.push(run)
+        this.bySlot[one.position] = run
+        return
+      }
+      case "held":
+        this.some.held.push(one)
+        this.open--
+        return
+      case "provider_executed":
+        return this.fill(one.position, Answers.providerExecuted(one))
+      case "deferred":
+        return this.fill(one.position, Answers.deferred(one, call.code as "placeholder", call.message ?? ""))
+      case "refused":
+        return this.fill(one.position, Answers.refused(one, call.code as Outcome.ErrorCode, call.message ?? ""))
+      case "duplicate":
+        return this.joinTwin(one, call.duplicateOf!)
+    }
+  }
+
+  /** Takes a run's place in the order of its tenant's keys; without a conflict it is ready at once. */
+  private takePlace(run: Run): void {
+    const { around, runtime, sequential } = this.setting
+    const { keys } = run.taken
+    if (sequential || keys === undefined || keys.length > 0) {
+      const node = run.node = new TurnPlan.Node(run)
+      runtime.table(around.tenant).claim(
+        node,
+        { write: run.policy.access === "write", keys },
+        this.ancestors === undefined ? undefined : this
+      )
+      if (sequential) {
+        if (this.previous !== undefined) TurnPlan.link(this.previous, node, "sequential")
+        this.previous = node
+        node.carries = true
+      }
+      if (node.pending > 0) {
+        return this.event((base) => ({ ...base(run), _tag: "CallQueued", for: "keys", backend: run.runner.entry.backendName }))
+      }
+    }
+    this.ready.push(run)
+  }
+  /** The last call that took a place, where the turn runs one after another. */
+  private previous: TurnPlan.Node | undefined = undefined
 
   private groupOf(taken: Taken): Siblings.Group<AnyOutcome> {
     const { policy, unitOf } = this.setting
@@ -478,6 +485,7 @@ export class TurnState implements TurnPlan.Nested {
     if (pools !== undefined) {
       this.pools = undefined
       for (const pool of pools) pool.pump()
+      if (this.setting.emit !== undefined) this.tellQueued()
     }
     if (this.open > 0) {
       if (!this.waitsTimed) this.timeWaits()
@@ -510,7 +518,16 @@ export class TurnState implements TurnPlan.Nested {
     }
     if ((run.state as Backend.EntryState) === "waiting") {
       this.visit(list.pool)
-      this.event((base) => ({ ...base(run), _tag: "CallQueued", for: "permit", backend: pool?.name }))
+      if (this.setting.emit !== undefined) this.some.joined.push(run)
+    }
+  }
+
+  /** Tells of those that joined a line and were not served at once. */
+  private tellQueued(): void {
+    const { joined } = this.some
+    for (const run of joined.splice(0)) {
+      if (run.phase !== "waiting") continue
+      this.event((base) => ({ ...base(run), _tag: "CallQueued", for: "permit", backend: run.runner.entry.backendName }))
     }
   }
 
