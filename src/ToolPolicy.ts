@@ -197,6 +197,8 @@ export const limitMillis = (owner: string, limit: string, input: unknown, least:
         received: Duration.isDuration(input) ? `${Duration.toMillis(input)} ms` : TurnError.show(input)
       })
     )
+  // A duration made of NaN is zero.
+  if (Number.isNaN(input)) throw refuse()
   let millis: number
   try {
     millis = Duration.toMillis(Duration.fromInputUnsafe(input as Duration.Input))

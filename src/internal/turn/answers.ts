@@ -155,6 +155,10 @@ export const duplicate = (asked: Asked, of: Any, tool: ToolEntry | undefined): A
     const decoded = tool.decodeResult(copy.encoded)
     copy.result = Exit.isExit(decoded) && Exit.isSuccess(decoded) ? decoded.value : copy.encoded
   }
+  if (copy.code === "failed" && copy.encoded !== undefined && tool !== undefined) {
+    const decoded = tool.decodeFailure(copy.encoded)
+    if (Exit.isExit(decoded) && Exit.isSuccess(decoded)) copy.failure = decoded.value
+  }
   return copy
 }
 

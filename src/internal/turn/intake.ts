@@ -11,7 +11,7 @@ import type * as ToolPolicy from "../../ToolPolicy.ts"
 import type * as TurnPlan from "../../TurnPlan.ts"
 import { type ArgumentLimits, canonical, describe, parse } from "./json.ts"
 import * as Placeholders from "./placeholders.ts"
-import { type AnyToolkit, complaint, entryOf, needsApproval, type ToolEntry } from "./tool.ts"
+import { type AnyToolkit, complaint, entryOf, needsApproval, type ToolEntry, wanted } from "./tool.ts"
 
 /** A call that has been taken in. What only repeated calls need is computed when the planner asks for it. */
 export class Taken implements TurnPlan.Entry {
@@ -127,7 +127,8 @@ export class Intake {
     }
     const parsed = parse(taken.call.arguments, this.options.limits)
     if (parsed._tag === "invalid") {
-      taken.state = refused("invalid_arguments", `tool "${taken.name}": ${parsed.message}`)
+      const takes = wanted(taken.tool)
+      taken.state = refused("invalid_arguments", `tool "${taken.name}": ${parsed.message}${takes === "" ? "" : `; it takes ${takes}`}`)
       return
     }
     const { tool } = taken

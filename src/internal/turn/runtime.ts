@@ -14,7 +14,7 @@ export class RuntimeState {
   readonly turns = new Set<TurnState>()
   readonly unsettled = new Set<Run>()
   closed = false
-  /** Called whenever the last turn has ended or the last given-up work has. */
+  /** Called whenever a turn has ended, or work that was given up on has. */
   onQuiet: (() => void) | undefined = undefined
   private readonly tables = new Map<string, Claims>()
   private readonly queue: Array<TurnState> = []
@@ -61,7 +61,7 @@ export class RuntimeState {
   }
 
   quiet(): void {
-    if (this.onQuiet !== undefined && this.turns.size === 0 && this.unsettled.size === 0) this.onQuiet()
+    this.onQuiet?.()
   }
 }
 

@@ -35,6 +35,7 @@ export interface ToolEntry {
   readonly encode: Parser
   readonly decodeResult: Parser
   readonly encodeFailure: Parser
+  readonly decodeFailure: Parser
   readonly requiredTexts: RequiredTexts | undefined
   readonly literal: ReadonlyArray<string>
   readonly detect: boolean
@@ -71,6 +72,7 @@ const compile = (tool: Tool.Any): ToolEntry => {
     encode: SchemaParser.encodeUnknownEffect(tool.successSchema) as Parser,
     decodeResult: SchemaParser.decodeUnknownEffect(tool.successSchema) as Parser,
     encodeFailure: SchemaParser.encodeUnknownEffect(tool.failureSchema) as Parser,
+    decodeFailure: SchemaParser.decodeUnknownEffect(tool.failureSchema) as Parser,
     requiredTexts: requiredTexts(parameters.ast, 4),
     literal: typeof policy.placeholders === "object" ? policy.placeholders.literal : [],
     detect: policy.placeholders !== "off"
@@ -103,6 +105,31 @@ const requiredTexts = (ast: SchemaAST.AST, depth: number): RequiredTexts | undef
 const encodedOf = (ast: SchemaAST.AST): SchemaAST.AST => {
   const encoding = ast.encoding
   return encoding === undefined ? ast : encodedOf(encoding[encoding.length - 1]!.to)
+}
+
+/** What a tool's parameters are, in a line: `{ city: string, days?: integer }`; empty when that cannot be said. */
+export const wanted = ({ tool }: ToolEntry): string => {
+  try {
+    const { properties = {}, required = [] } = AiTool.getJsonSchema(tool) as {
+      readonly properties?: Record<string, unknown>
+      readonly required?: ReadonlyArray<string>
+    }
+    const members = Object.keys(properties).map((name) =>
+      `${name}${required.includes(name) ? "" : "?"}: ${typeOf(properties[name])}`
+    )
+    const shown = members.slice(0, 12).join(", ").slice(0, 500)
+    return members.length === 0 ? "{}" : `{ ${shown}${members.length > 12 ? ", …" : ""} }`
+  } catch {
+    return ""
+  }
+}
+
+const typeOf = (schema: unknown): string => {
+  const { anyOf, enum: values, type } = schema as Record<string, unknown>
+  if (Array.isArray(values)) return values.map((value) => JSON.stringify(value)).join(" | ")
+  if (typeof type === "string") return type
+  if (Array.isArray(type)) return type.join(" | ")
+  return Array.isArray(anyOf) ? anyOf.map(typeOf).join(" | ") : "any value"
 }
 
 /** The words of a schema's complaint, and the places it complains about. */
