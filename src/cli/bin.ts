@@ -1,7 +1,5 @@
 #!/usr/bin/env node
 /** The executable of `effect-turn`. What it cannot run without is checked first, in words that older Nodes understand. */
-export {}
-
 const refuse = (words: string): never => {
   process.stderr.write(`effect-turn: ${words}\n`)
   process.exit(2)
