@@ -434,7 +434,10 @@ const begin = (
     if (options?.onClosed === undefined) return finish(outcomes)
     const tell = options.onClosed
     const told = Effect.runForkWith(context)(
-      Effect.uninterruptible(Effect.exit(Effect.suspend(() => tell({ calls, outcomes }))))
+      Effect.suspend(() => tell({ calls, outcomes })).pipe(
+        Effect.catchCause((cause) => Effect.logError("onClosed of a turn broke", cause)),
+        Effect.uninterruptible
+      )
     )
     told.addObserver(() => finish(outcomes))
   }

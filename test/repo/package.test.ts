@@ -1,7 +1,7 @@
 import { describe, it } from "@effect/vitest"
 import * as fs from "node:fs"
 import * as path from "node:path"
-import { buildAndPack, checkEntries, checkPrograms, checkShape, install } from "./checks/package.ts"
+import { buildAndPack, checkEntries, checkPrograms, checkShape, checkPackedTypes, install } from "./checks/package.ts"
 import { assertClean, inFolder, root } from "./checks/report.ts"
 import { entriesOf } from "./checks/size.ts"
 
@@ -19,6 +19,7 @@ describe("the packed package", () => {
       )
       const shut = files.filter((file) => file === "index" || file.includes("/")).map((file) => `effect-turn/${file}`)
       assertClean(await checkEntries(app, open, shut))
+      assertClean(await checkPackedTypes(app, open))
 
       assertClean(await checkPrograms(app, "effect-turn"))
     }), 120_000)

@@ -10,7 +10,7 @@ import { checkTypes, examplesOf } from "./checks/doctest.ts"
 import { listExamples, runExample } from "./checks/examples.ts"
 import { checkLock, checkTopLevel, checkWords } from "./checks/files.ts"
 import { checkLayers, checkMap } from "./checks/layers.ts"
-import { checkEntries, checkPrograms, checkShape, install, pack } from "./checks/package.ts"
+import { checkEntries, checkPrograms, checkPackedTypes, checkShape, install, pack } from "./checks/package.ts"
 import type { Report } from "./checks/report.ts"
 import { assertClean, inFolder, program, root, run } from "./checks/report.ts"
 import { checkSizes } from "./checks/size.ts"
@@ -340,6 +340,11 @@ describe("the packed package", () => {
           /should be shut/
         )
         assertFindsNothingToCheck(await checkEntries(app, ["planted"], []))
+        assertClean(await checkPackedTypes(app, ["planted"]))
+        assertFindsNothingToCheck(await checkPackedTypes(app, []))
+        const types = path.join(app, "node_modules/planted/dist/index.d.ts")
+        fs.writeFileSync(types, `export declare const a: import("./internal/b.js").Gone\n`)
+        assertFinds(await checkPackedTypes(app, ["planted"]), /internal\/b/)
         assertClean(await checkPrograms(app, "planted"))
         const bin = path.join(app, "node_modules/planted/dist/bin.js")
         fs.writeFileSync(bin, "process.exit(3)")

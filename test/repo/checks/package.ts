@@ -91,6 +91,31 @@ export const checkEntries = async (
   }
 }
 
+/** Compiles a program that imports every entry, libraries checked too: a type that was stripped away is found here. */
+export const checkPackedTypes = async (app: string, entries: ReadonlyArray<string>): Promise<Report> => {
+  fs.writeFileSync(
+    path.join(app, "types.ts"),
+    entries.map((entry, i) => `import * as m${i} from ${JSON.stringify(entry)}\nexport type T${i} = typeof m${i}\n`).join("")
+  )
+  fs.writeFileSync(
+    path.join(app, "tsconfig.json"),
+    JSON.stringify({
+      compilerOptions: {
+        module: "NodeNext",
+        target: "ES2023",
+        lib: ["ES2024", "DOM", "DOM.Iterable", "ESNext.Disposable", "ESNext.AsyncIterable"],
+        types: [],
+        strict: true,
+        skipLibCheck: false,
+        noEmit: true
+      },
+      files: ["types.ts"]
+    })
+  )
+  const { code, output } = await run([program("tsc", "typescript"), "-p", app], { cwd: app })
+  return { checked: entries.length, problems: code === 0 ? [] : output.trim().split("\n") }
+}
+
 /** Runs each program of the package with --help, and once more as if by a Node that is too old: it has to say so. */
 export const checkPrograms = async (app: string, name: string): Promise<Report> => {
   const folder = path.join(app, "node_modules", name)
