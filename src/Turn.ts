@@ -9,7 +9,7 @@
  */
 import type * as Tool from "effect/ai/Tool"
 import type * as Toolkit from "effect/ai/Toolkit"
-import * as Prompt from "effect/ai/Prompt"
+import type * as Prompt from "effect/ai/Prompt"
 import type * as Response from "effect/ai/Response"
 import type * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
@@ -19,15 +19,15 @@ import * as Layer from "effect/Layer"
 import * as Queue from "effect/Queue"
 import type * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
-import * as Siblings from "./Siblings.ts"
-import { Intake, type Taken } from "./internal/turn/intake.ts"
-import { type ArgumentLimits, parse } from "./internal/turn/json.ts"
-import { type Setting, TurnState } from "./internal/turn/run.ts"
+import { type Begun, beginTurn, checkCalls, intakeOf } from "./internal/turn/begin.ts"
+import type { ArgumentLimits } from "./internal/turn/json.ts"
+import { check } from "./internal/turn/options.ts"
+import * as Prompts from "./internal/turn/prompt.ts"
 import { RuntimeState } from "./internal/turn/runtime.ts"
 import { surroundingsOf } from "./internal/turn/surroundings.ts"
-import { Timers } from "./internal/turn/timers.ts"
 import type { AnyToolkit } from "./internal/turn/tool.ts"
-import * as Outcome from "./Outcome.ts"
+import type * as Outcome from "./Outcome.ts"
+import type * as Siblings from "./Siblings.ts"
 import type * as ToolCall from "./ToolCall.ts"
 import * as ToolPolicy from "./ToolPolicy.ts"
 import * as TurnError from "./TurnError.ts"
@@ -312,206 +312,15 @@ export const run: {
     )
 )
 
-/** A turn that has begun, as the public functions drive it. */
-interface Begun {
-  readonly setting: Setting
-  readonly state: TurnState
-  readonly stop: (reason: string | undefined) => void
-  readonly whenClosed: (then: (outcomes: ReadonlyArray<Outcome.Outcome<any>>) => void) => void
-  readonly closed: Effect.Effect<ReadonlyArray<Outcome.Outcome<any>>>
-}
-
-const invalidInput = (what: string, expected: string, received: unknown): TurnError.TurnError =>
-  TurnError.make(new TurnError.InvalidInput({ what, expected, received: TurnError.show(received) }))
-
-const checkCalls = (calls: ReadonlyArray<ToolCall.ToolCall>): TurnError.TurnError | undefined => {
-  if (!Array.isArray(calls)) return invalidInput("the calls of a turn", "a list of tool calls", calls)
-  for (let i = 0; i < calls.length; i++) {
-    const call = calls[i] as Partial<ToolCall.ToolCall> | null | undefined
-    if (typeof call !== "object" || call === null || typeof call.name !== "string" || typeof call.id !== "string") {
-      return invalidInput(`call #${i} of the turn`, "an object with a text `id` and a text `name`", call)
-    }
-  }
-  return undefined
-}
-
-const limitOption = (name: string, value: ToolPolicy.Limit | undefined, otherwise: number, least: 0 | 1): number =>
-  value === undefined ? otherwise : ToolPolicy.limitMillis("the turn", name, value, least)
-
-const defaultLimits: ArgumentLimits = { maxBytes: 1_000_000, maxDepth: 64, maxKeys: 10_000 }
-
-const checked = (options: Options | undefined) => {
-  const execution = options?.execution ?? "parallel"
-  if (execution !== "parallel" && execution !== "sequential" && !(Number.isSafeInteger(execution) && execution >= 1)) {
-    throw TurnError.make(
-      new TurnError.InvalidLimit({
-        owner: "the turn",
-        limit: "execution",
-        expected: "\"parallel\", \"sequential\", or a whole number from 1",
-        received: TurnError.show(execution)
-      })
-    )
-  }
-  const dedupe = options?.dedupe ?? "all"
-  if (dedupe !== "all" && dedupe !== "reads" && dedupe !== "off") {
-    throw invalidInput("the option `dedupe` of the turn", "\"all\", \"reads\" or \"off\"", dedupe)
-  }
-  const grace = options?.grace
-  const both = typeof grace === "object" && grace !== null && ("reads" in grace || "writes" in grace)
-    ? grace as { readonly reads?: ToolPolicy.Limit; readonly writes?: ToolPolicy.Limit }
-    : { reads: grace as ToolPolicy.Limit | undefined, writes: grace as ToolPolicy.Limit | undefined }
-  const limits: Record<string, number> = { ...defaultLimits }
-  for (const name of ["maxBytes", "maxDepth", "maxKeys"] as const) {
-    const value = options?.limits?.[name]
-    if (value === undefined) continue
-    if (!Number.isSafeInteger(value) || value < 1) {
-      throw TurnError.make(
-        new TurnError.InvalidLimit({
-          owner: "the turn",
-          limit: `limits.${name}`,
-          expected: "a whole number from 1",
-          received: TurnError.show(value)
-        })
-      )
-    }
-    limits[name] = value
-  }
-  return {
-    limit: typeof execution === "number" ? execution : Infinity,
-    sequential: execution === "sequential",
-    execution,
-    dedupe,
-    deadline: limitOption("deadline", options?.deadline, Infinity, 1),
-    graceReads: limitOption("grace", both.reads, 5_000, 0),
-    graceWrites: limitOption("grace", both.writes, Infinity, 0),
-    limits: limits as unknown as ArgumentLimits
-  } as const
-}
-
-const plainOptions = checked(undefined)
-
+/** Takes the calls in and starts what is ready, on the runtime of this context. */
 const begin = (
   context: Context.Context<never>,
   toolkit: AnyToolkit,
   calls: ReadonlyArray<ToolCall.ToolCall>,
   options: Options | undefined,
   also: ((event: TurnEvent.TurnEvent) => void) | undefined
-): Begun | TurnError.TurnError => {
-  const bad = checkCalls(calls)
-  if (bad !== undefined) return bad
-  const runtime = Context.get(context as Context.Context<any>, Runtime).state
-  if (runtime.closed) return TurnError.make(new TurnError.ShutDown({}))
-  let opts: typeof plainOptions
-  try {
-    opts = options === undefined ? plainOptions : checked(options)
-  } catch (error) {
-    if (error instanceof TurnError.TurnError) return error
-    throw error
-  }
-  const around = surroundingsOf(context)
-  const setting: Setting = {
-    runtime,
-    around,
-    timers: new Timers(around.clock, context, around.sleepers),
-    calls,
-    id: options?.turn,
-    policy: options?.siblings ?? Siblings.letFinish,
-    unitOf: options?.unit,
-    limit: opts.limit,
-    sequential: opts.sequential,
-    graceReads: opts.graceReads,
-    graceWrites: opts.graceWrites,
-    emit: emitter(options?.onEvent, also)
-  }
-  const state = new TurnState(setting)
-  const waiting: Array<(outcomes: ReadonlyArray<Outcome.Outcome<any>>) => void> = []
-  let result: ReadonlyArray<Outcome.Outcome<any>> | undefined
-  const finish = (outcomes: ReadonlyArray<Outcome.Outcome<any>>) => {
-    result = outcomes
-    for (const then of waiting) then(outcomes)
-  }
-  state.onClosed = (outcomes) => {
-    if (options?.onClosed === undefined) return finish(outcomes)
-    const tell = options.onClosed
-    const told = Effect.runForkWith(context)(
-      Effect.suspend(() => tell({ calls, outcomes })).pipe(
-        Effect.catchCause((cause) => Effect.logError("onClosed of a turn broke", cause)),
-        Effect.uninterruptible
-      )
-    )
-    told.addObserver(() => finish(outcomes))
-  }
-  const whenClosed: Begun["whenClosed"] = (then) => {
-    if (result !== undefined) then(result)
-    else waiting.push(then)
-  }
-  state.step(() => {
-    if (options?.cancelOn !== undefined) state.stopWhen(options.cancelOn)
-    if (opts.deadline !== Infinity) setting.timers.set(opts.deadline, deadlineIsOver, state)
-    takeIn(state, toolkit, opts, options)
-  })
-  return {
-    setting,
-    state,
-    stop: (reason) => state.stop({ code: "by_caller", reason }),
-    whenClosed,
-    closed: Effect.callback((resume) => whenClosed((outcomes) => resume(Effect.succeed(outcomes))))
-  }
-}
-
-const deadlineIsOver = (state: TurnState): void => state.stop({ code: "by_deadline" })
-
-/** Intake, then the plan, then the start. Only approvals and schemas that take time make this asynchronous. */
-const takeIn = (
-  state: TurnState,
-  toolkit: AnyToolkit,
-  opts: ReturnType<typeof checked>,
-  options: Options | undefined
-): void => {
-  const { around, calls } = state.setting
-  const intake = new Intake(
-    {
-      toolkit,
-      turn: () => state.identity().turn,
-      nameRepair: options?.nameRepair ?? false,
-      finishReason: options?.finishReason,
-      limits: opts.limits
-    },
-    calls
-  )
-  const taken: Array<Taken> = []
-  let pending: Array<Effect.Effect<void, never, any>> | undefined
-  for (let i = 0; i < calls.length; i++) {
-    const one = intake.take(calls[i]!, i)
-    taken.push(one)
-    if (one.pending !== undefined) (pending ??= []).push(one.pending)
-  }
-  const go = () => {
-    if (state.stopped !== undefined) return
-    state.start(taken, TurnPlan.make(taken, opts), (one) => {
-      const runner = around.runner(toolkit, one.tool!)
-      return "missing" in runner ? runner.missing : runner
-    })
-  }
-  if (pending === undefined) return go()
-  state.helper(Effect.forEach(pending, (one) => one, { concurrency: "unbounded", discard: true }), go)
-  state.touch()
-}
-
-const emitter = (
-  first: ((event: TurnEvent.TurnEvent) => void) | undefined,
-  second: ((event: TurnEvent.TurnEvent) => void) | undefined
-): ((event: TurnEvent.TurnEvent) => void) | undefined => {
-  if (first === undefined && second === undefined) return undefined
-  return (event) => {
-    try {
-      first?.(event)
-    } catch {
-      // Whoever listens cannot hurt the turn.
-    }
-    second?.(event)
-  }
-}
+): Begun | TurnError.TurnError =>
+  beginTurn(Context.get(context as Context.Context<any>, Runtime).state, context, toolkit, calls, options, also)
 
 /**
  * Plans the calls of a turn without running anything: what will run, what is held or refused and why, and who waits for whom.
@@ -542,25 +351,19 @@ export const plan: {
     Effect.withFiber((fiber) => {
       const bad = checkCalls(calls)
       if (bad !== undefined) return Effect.fail(bad)
-      return Effect.flatMap(
-        Effect.try({ try: () => checked(options), catch: (error) => error as TurnError.TurnError }),
-        (opts) => {
-          let id: string | undefined
-          const intake = new Intake(
-            {
-              toolkit,
-              turn: () => id ??= surroundingsOf(fiber.context).identity(options?.turn).turn,
-              nameRepair: options?.nameRepair ?? false,
-              finishReason: options?.finishReason,
-              limits: opts.limits
-            },
-            calls
-          )
-          const taken = calls.map((call, position) => intake.take(call, position))
-          return Effect.forEach(taken, (one) => one.pending ?? Effect.void, { discard: true }).pipe(
-            Effect.map(() => TurnPlan.make(taken, opts))
-          )
-        }
+      const opts = check(options)
+      if (opts instanceof TurnError.TurnError) return Effect.fail(opts)
+      let id: string | undefined
+      const intake = intakeOf(
+        toolkit,
+        calls,
+        () => id ??= surroundingsOf(fiber.context).identity(options?.turn).turn,
+        opts,
+        options
+      )
+      const taken = calls.map((call, position) => intake.take(call, position))
+      return Effect.forEach(taken, (one) => one.pending ?? Effect.void, { discard: true }).pipe(
+        Effect.map(() => TurnPlan.make(taken, opts))
       )
     })
 )
@@ -719,49 +522,4 @@ export const toPrompt = (
   calls: ReadonlyArray<ToolCall.ToolCall>,
   outcomes: ReadonlyArray<Outcome.Outcome<any>>,
   options?: { readonly parts?: ReadonlyArray<Response.AnyPart> | undefined }
-): Prompt.Prompt => {
-  const asked: Array<Prompt.ToolCallPart | undefined> = []
-  const answers: Array<Prompt.ToolResultPart> = []
-  const seen = new Set<string>()
-  const given = new Set(calls.map((call) => call.id))
-  calls.forEach((call, position) => {
-    const outcome = outcomes[position]
-    if (outcome === undefined) {
-      throw invalidInput("the outcomes of a turn", `one outcome for each of the ${calls.length} calls`, outcomes.length)
-    }
-    if (call.providerExecuted === true) return
-    if (call.id !== "" && seen.has(call.id)) return asked.push(undefined)
-    let id = call.id === "" ? `call_${position}` : call.id
-    while (call.id === "" && given.has(id)) id += "_"
-    seen.add(id)
-    const parsed = parse(call.arguments, defaultLimits)
-    asked.push(
-      Prompt.makePart("tool-call", {
-        id,
-        name: outcome.name,
-        params: parsed._tag === "ok" ? parsed.value : {},
-        providerExecuted: false
-      })
-    )
-    const { isFailure, value } = Outcome.forModel(outcome)
-    answers.push(Prompt.makePart("tool-result", { id, name: outcome.name, isFailure, result: value, providerExecuted: false }))
-  })
-  const tool = answers.length === 0 ? [] : [Prompt.makeMessage("tool", { content: answers })]
-  const mended = asked.filter((part) => part !== undefined)
-  if (options?.parts === undefined) {
-    return mended.length === 0
-      ? Prompt.empty
-      : Prompt.fromMessages([Prompt.makeMessage("assistant", { content: mended }), ...tool])
-  }
-  let next = 0
-  const messages = Prompt.fromResponseParts(options.parts).content.flatMap((message) => {
-    if (message.role !== "assistant") return []
-    const content = message.content.flatMap((part) => {
-      if (part.type !== "tool-call" || part.providerExecuted) return [part]
-      const own = asked[next++]
-      return own === undefined ? [] : [{ ...part, id: own.id, name: own.name, params: own.params }]
-    })
-    return [{ ...message, content }]
-  })
-  return Prompt.fromMessages([...messages, ...tool])
-}
+): Prompt.Prompt => Prompts.toPrompt(calls, outcomes, options?.parts)

@@ -194,6 +194,7 @@ export const succeeded = (
       : describe(reason?._tag === "Die" ? reason.defect : undefined)
     return unencodableResult(asked, problem, effect)
   }
+  if (encoded.value === undefined && tool.succeedsWithNothing) return ok(asked, value, null, effect)
   const problem = unencodable(encoded.value)
   return problem === undefined ? ok(asked, value, encoded.value, effect) : unencodableResult(asked, problem, effect)
 }

@@ -34,6 +34,8 @@ export interface ToolEntry {
   readonly encodeParams: Parser
   readonly encode: Parser
   readonly decodeResult: Parser
+  /** The tool succeeds with nothing: `undefined` is its declared result, and stands as null in JSON. */
+  readonly succeedsWithNothing: boolean
   readonly encodeFailure: Parser
   readonly decodeFailure: Parser
   readonly requiredTexts: RequiredTexts | undefined
@@ -58,6 +60,9 @@ const compile = (tool: Tool.Any): ToolEntry => {
     errors: "all",
     ...(raw === undefined ? undefined : { onExcessProperty: "error" as const })
   }) as Parser
+  const decodeResult = SchemaParser.decodeUnknownEffect(tool.successSchema) as Parser
+  const success = encodedOf(tool.successSchema.ast)._tag
+  const succeedsWithNothing = success === "Void" || success === "Undefined"
   return {
     tool,
     name: tool.name,
@@ -70,7 +75,8 @@ const compile = (tool: Tool.Any): ToolEntry => {
     },
     encodeParams: raw === undefined ? SchemaParser.encodeUnknownEffect(parameters) as Parser : Effect.succeed,
     encode: SchemaParser.encodeUnknownEffect(tool.successSchema) as Parser,
-    decodeResult: SchemaParser.decodeUnknownEffect(tool.successSchema) as Parser,
+    decodeResult: succeedsWithNothing ? (value) => decodeResult(value ?? undefined) : decodeResult,
+    succeedsWithNothing,
     encodeFailure: SchemaParser.encodeUnknownEffect(tool.failureSchema) as Parser,
     decodeFailure: SchemaParser.decodeUnknownEffect(tool.failureSchema) as Parser,
     requiredTexts: requiredTexts(parameters.ast, 4),

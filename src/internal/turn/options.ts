@@ -1,0 +1,86 @@
+/** The options of a turn, checked once: what cannot be is refused with a word about what was expected. */
+import * as ToolPolicy from "../../ToolPolicy.ts"
+import * as TurnError from "../../TurnError.ts"
+import type * as TurnPlan from "../../TurnPlan.ts"
+import type { ArgumentLimits } from "./json.ts"
+
+/** What is given, as far as it has to be checked. */
+export interface Given extends TurnPlan.Options {
+  readonly deadline?: ToolPolicy.Limit | undefined
+  readonly grace?:
+    | ToolPolicy.Limit
+    | { readonly reads?: ToolPolicy.Limit | undefined; readonly writes?: ToolPolicy.Limit | undefined }
+    | undefined
+  readonly limits?: Partial<ArgumentLimits> | undefined
+}
+
+/** What a turn works with; times are in milliseconds, `Infinity` for none. */
+export interface Checked {
+  readonly execution: "parallel" | "sequential" | number
+  /** The turn's own limit. */
+  readonly limit: number
+  readonly dedupe: "all" | "reads" | "off"
+  readonly deadline: number
+  readonly graceReads: number
+  readonly graceWrites: number
+  readonly limits: ArgumentLimits
+}
+
+export const defaultLimits: ArgumentLimits = { maxBytes: 1_000_000, maxDepth: 64, maxKeys: 10_000 }
+
+const invalidLimit = (limit: string, expected: string, received: unknown): TurnError.TurnError =>
+  TurnError.make(
+    new TurnError.InvalidLimit({ owner: "the turn", limit, expected, received: TurnError.show(received) })
+  )
+
+export const invalidInput = (what: string, expected: string, received: unknown): TurnError.TurnError =>
+  TurnError.make(new TurnError.InvalidInput({ what, expected, received: TurnError.show(received) }))
+
+const millis = (name: string, value: ToolPolicy.Limit | undefined, otherwise: number, least: 0 | 1): number =>
+  value === undefined ? otherwise : ToolPolicy.limitMillis("the turn", name, value, least)
+
+const isWhole = (value: unknown): boolean => Number.isSafeInteger(value) && (value as number) >= 1
+
+/** Throws a {@link TurnError.TurnError} for what cannot be. */
+const checkUnsafe = (given: Given): Checked => {
+  const execution = given.execution ?? "parallel"
+  if (execution !== "parallel" && execution !== "sequential" && !isWhole(execution)) {
+    throw invalidLimit("execution", "\"parallel\", \"sequential\", or a whole number from 1", execution)
+  }
+  const dedupe = given.dedupe ?? "all"
+  if (dedupe !== "all" && dedupe !== "reads" && dedupe !== "off") {
+    throw invalidInput("the option `dedupe` of the turn", "\"all\", \"reads\" or \"off\"", dedupe)
+  }
+  const { grace } = given
+  const both = typeof grace === "object" && grace !== null && ("reads" in grace || "writes" in grace)
+    ? grace as { readonly reads?: ToolPolicy.Limit; readonly writes?: ToolPolicy.Limit }
+    : { reads: grace as ToolPolicy.Limit | undefined, writes: grace as ToolPolicy.Limit | undefined }
+  const limits = { ...defaultLimits }
+  for (const name of ["maxBytes", "maxDepth", "maxKeys"] as const) {
+    const value = given.limits?.[name]
+    if (value === undefined) continue
+    if (!isWhole(value)) throw invalidLimit(`limits.${name}`, "a whole number from 1", value)
+    Object.assign(limits, { [name]: value })
+  }
+  return {
+    execution,
+    limit: typeof execution === "number" ? execution : Infinity,
+    dedupe,
+    deadline: millis("deadline", given.deadline, Infinity, 1),
+    graceReads: millis("grace", both.reads, 5_000, 0),
+    graceWrites: millis("grace", both.writes, Infinity, 0),
+    limits
+  }
+}
+
+const plain = checkUnsafe({})
+
+export const check = (given: Given | undefined): Checked | TurnError.TurnError => {
+  if (given === undefined) return plain
+  try {
+    return checkUnsafe(given)
+  } catch (error) {
+    if (error instanceof TurnError.TurnError) return error
+    throw error
+  }
+}
