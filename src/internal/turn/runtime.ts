@@ -8,7 +8,8 @@
  * - P3: when the runtime is closed no new turn starts; those that run are stopped or awaited, and what is still at work is listed.
  */
 import { Claims, end, type Node } from "../../TurnPlan.ts"
-import type { Run, TurnState } from "./run.ts"
+import type { Run } from "./run.ts"
+import type { TurnState } from "./state.ts"
 
 export class RuntimeState {
   readonly turns = new Set<TurnState>()
@@ -48,12 +49,15 @@ export class RuntimeState {
       this.depth--
       return
     }
-    for (let turn = this.queue.shift(); turn !== undefined; turn = this.queue.shift()) {
-      turn.touched = false
-      turn.setting.timers.tick()
-      turn.pump()
+    try {
+      for (let turn = this.queue.shift(); turn !== undefined; turn = this.queue.shift()) {
+        turn.touched = false
+        turn.setting.timers.tick()
+        turn.pump()
+      }
+    } finally {
+      this.depth--
     }
-    this.depth--
   }
 
   endNode(node: Node, letGo: boolean): void {

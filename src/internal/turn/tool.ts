@@ -177,6 +177,10 @@ export const runnerOf = (
   entry: ToolEntry,
   context: Context.Context<never>
 ): Runner | { readonly missing: string } => {
+  const { backend } = entry.policy
+  if (backend !== undefined && Option.isNone(Context.getOption(context as Context.Context<any>, backend))) {
+    return { missing: `the layer of the backend "${backend.key}"` }
+  }
   if (isWithHandler(toolkit)) return { entry, context, invoke: throughHandle(toolkit, entry), handled: true }
   const handler = Option.getOrUndefined(Context.getOption(context as Context.Context<any>, Context.Service<any, any>(entry.tool.id)))
   if (handler === undefined) return { missing: `the handler "${entry.tool.id}"` }

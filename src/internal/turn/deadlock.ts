@@ -1,0 +1,64 @@
+/** Which calls wait for each other for ever: found where work inside a handler waits for keys or permits (rule R14). */
+import type * as TurnPlan from "../../TurnPlan.ts"
+import { Run } from "./run.ts"
+
+/** Which runs can still come to an end, from those that these ones wait for: what is left over waits for itself. */
+export const progressing = (from: ReadonlyArray<Run>): ReadonlySet<Run> => {
+  const all = new Set<Run>(from)
+  const blockers = new Map<Run, { readonly every: ReadonlyArray<Run>; readonly any: ReadonlyArray<Run> | undefined }>()
+  const known = new Set<Run>()
+  for (const run of all) {
+    const every: Array<Run> = []
+    let any: Array<Run> | undefined
+    if (run.phase === "running") {
+      if (run.nested !== undefined && run.nested.size > 0) {
+        any = []
+        for (const turn of run.nested) for (const inner of turn.runs) if (inner.phase !== "ended") any.push(inner)
+        // A nested turn that is still being taken in, or is closing, goes on by itself.
+        if (any.length === 0) any = undefined
+      }
+      if (any === undefined) known.add(run)
+    } else if (run.phase === "waiting") {
+      collect(run.node, every)
+      if (run.state === "waiting") {
+        const { pool } = run.list!
+        if (pool.free > 0 && !run.list!.paused) known.add(run)
+        else {
+          any = []
+          for (const permit of pool.out) {
+            if (permit.owner instanceof Run) any.push(permit.owner)
+            else known.add(run)
+          }
+          if (run.list!.paused) { for (const other of run.turn.runs) if (other.phase === "running") any.push(other) }
+        }
+      } else if (every.length === 0) known.add(run)
+    } else known.add(run)
+    blockers.set(run, { every, any })
+    for (const other of every) all.add(other)
+    if (any !== undefined) for (const other of any) all.add(other)
+  }
+  for (let changed = true; changed;) {
+    changed = false
+    for (const [run, { any, every }] of blockers) {
+      if (known.has(run)) continue
+      if (every.every((other) => known.has(other)) && (any === undefined || any.some((other) => known.has(other)))) {
+        known.add(run)
+        changed = true
+      }
+    }
+  }
+  return known
+}
+
+const collect = (node: TurnPlan.Node | undefined, into: Array<Run>): void => {
+  if (node?.deps === undefined) return
+  const seen = new Set<TurnPlan.Node>()
+  const stack = [...node.deps]
+  while (stack.length > 0) {
+    const next = stack.pop()!
+    if (next.passed || seen.has(next)) continue
+    seen.add(next)
+    if (next.owner !== undefined && !next.ended) into.push(next.owner as Run)
+    else if (next.deps !== undefined) stack.push(...next.deps)
+  }
+}

@@ -1,0 +1,718 @@
+/**
+ * One turn at work. Its state changes in the steps of the runtime (P1), each of which is synchronous.
+ *
+ * - T1: a slot is filled once; whoever comes later finds it filled. The turn closes when no slot is open.
+ * - T2: keys first, then the turn's own limit and the permit together, then the start.
+ * - T3: a permit and keys are given back when the work has really ended, never when the answer is given.
+ * - T4: no fiber of the turn runs when it has closed, but for those of runs that the supervisor has taken over.
+ */
+import * as Cause from "effect/Cause"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import type * as Fiber from "effect/Fiber"
+import * as Backend from "../../Backend.ts"
+import * as Outcome from "../../Outcome.ts"
+import * as Siblings from "../../Siblings.ts"
+import * as TurnContext from "../../TurnContext.ts"
+import type * as TurnEvent from "../../TurnEvent.ts"
+import type * as TurnJournal from "../../TurnJournal.ts"
+import * as TurnPlan from "../../TurnPlan.ts"
+import * as Answers from "./answers.ts"
+import { progressing } from "./deadlock.ts"
+import { causeText, type Taken } from "./intake.ts"
+import { Lines } from "./lines.ts"
+import { CallView, Run, type Setting } from "./run.ts"
+import type { Runner } from "./tool.ts"
+
+type AnyOutcome = Outcome.Outcome<any>
+
+const timeIsOver = (run: Run): void => run.turn.step(() => run.expire("timeout", run.policy.timeout))
+const waitIsOver = (run: Run): void =>
+  run.turn.step(() => {
+    if (run.phase !== "waiting") return
+    const { policy } = run
+    run.turn.conclude(run, Answers.timedOut(run, { clock: "waitTimeout", millis: policy.waitTimeout }, policy))
+  })
+const silenceIsOver = (run: Run): void => run.turn.step(() => run.turn.silent(run))
+
+/** What only some turns have, made when it is first needed. */
+class Rare {
+  /** Calls that wait for approval, and calls that are the same as one of those. */
+  readonly held: Array<Taken> = []
+  readonly heldTwins: Array<{ readonly taken: Taken; readonly of: number }> = []
+  /** Calls that another run answers. */
+  readonly twins = new Map<number, Taken>()
+  readonly groups = new Map<string, Siblings.Group<AnyOutcome>>()
+  /** Fibers of the turn's own that have to end before it has closed. */
+  readonly helpers = new Set<Fiber.Fiber<unknown, unknown>>()
+  /** Those that end only when they are told to. */
+  readonly endless = new Set<Fiber.Fiber<unknown, unknown>>()
+}
+
+export class TurnState implements TurnPlan.Nested {
+  readonly setting: Setting
+  readonly slots: Array<AnyOutcome | undefined>
+  readonly runs: Array<Run> = []
+  ready: Array<Run> = []
+  /** Where calls wait for permits and for the turn's own limit; undefined where nothing does. */
+  private lines: Lines | undefined
+  readonly ancestors: ReadonlySet<Run> | undefined
+  private readonly bySlot: Array<Run | undefined>
+  private readonly group: Siblings.Group<AnyOutcome>
+  private rare: Rare | undefined = undefined
+  private known: TurnContext.Identity | undefined = undefined
+  open: number
+  /** Runs that have been started, or are being started, and have no answer yet. */
+  running = 0
+  private startedAt = 0
+  stopped: Siblings.StopReason | undefined = undefined
+  touched = false
+  closed = false
+  private planned = false
+  private waitsTimed = false
+  private fibers = 0
+  onClosed: ((outcomes: ReadonlyArray<AnyOutcome>) => void) | undefined = undefined
+
+  constructor(setting: Setting) {
+    this.setting = setting
+    const n = setting.calls.length
+    this.slots = new Array(n)
+    this.bySlot = new Array(n)
+    this.open = n
+    this.group = new Siblings.Group(setting.policy)
+    const { held, parent, tenant } = setting.around
+    this.lines = setting.limit === Infinity ? undefined : new Lines(tenant, held, setting.limit)
+    if (parent === undefined) this.ancestors = undefined
+    else {
+      const ancestors = new Set<Run>()
+      for (let run: Run | undefined = parent; run !== undefined; run = run.turn.setting.around.parent) ancestors.add(run)
+      this.ancestors = ancestors
+      ;(parent.nested ??= new Set()).add(this)
+    }
+    setting.runtime.turns.add(this)
+  }
+
+  identity(): TurnContext.Identity {
+    return this.known ??= this.setting.around.identity(this.setting.id)
+  }
+
+  private get some(): Rare {
+    return this.rare ??= new Rare()
+  }
+
+  isAncestor(owner: object): boolean {
+    return this.ancestors?.has(owner as Run) ?? false
+  }
+  goesFirst(owner: object): boolean {
+    const run = owner as Run
+    if (run.phase === "running" || run.givenUp || run.turn === this) return true
+    // What has not started yields to work inside what has: calls of the turns around this one, and of other top-level turns.
+    // Between nested turns of different calls the earlier place goes first.
+    if (run.turn.ancestors === undefined) return false
+    for (const ancestor of this.ancestors!) if (ancestor.turn === run.turn) return false
+    return true
+  }
+  withdraw(owner: object): void {
+    ;(owner as Run).withdraw()
+  }
+
+  step(f: () => void): void {
+    const { runtime, timers } = this.setting
+    runtime.enter()
+    try {
+      timers.tick()
+      f()
+    } finally {
+      runtime.leave()
+    }
+  }
+
+  touch(): void {
+    this.setting.runtime.touch(this)
+  }
+
+  event(make: (base: (run: Answers.Asked) => TurnEvent.OfCall) => TurnEvent.TurnEvent): void {
+    if (this.setting.emit !== undefined) this.setting.emit(make((run) => this.ofCall(run)))
+  }
+  private ofCall(run: Answers.Asked): TurnEvent.OfCall {
+    return {
+    at: this.setting.around.clock.currentTimeMillisUnsafe(),
+    turn: this.identity().turn,
+    position: run.position,
+    id: run.id,
+    tool: run.name
+    }
+  }
+  private base(): TurnEvent.Base {
+    return { at: this.setting.around.clock.currentTimeMillisUnsafe(), turn: this.identity().turn }
+  }
+
+  /** Runs a fiber of the turn's own; the turn does not close before it has ended. */
+  helper(effect: Effect.Effect<unknown, unknown, any>, then: (exit: Exit.Exit<unknown, unknown>) => void): void {
+    this.fibers++
+    const fiber = Effect.runForkWith(this.setting.around.context)(effect as Effect.Effect<unknown, unknown>)
+    this.some.helpers.add(fiber)
+    fiber.addObserver((exit) =>
+      this.step(() => {
+        this.fibers--
+        this.some.helpers.delete(fiber)
+        then(exit)
+        this.touch()
+      })
+    )
+  }
+
+  /** Takes over what the plan has decided, takes the places of all calls, and starts what is ready. */
+  start(taken: ReadonlyArray<Taken>, plan: TurnPlan.TurnPlan, runnerOf: (taken: Taken) => Runner | string): void {
+    const { emit, timers } = this.setting
+    this.planned = true
+    if (emit !== undefined) {
+      emit({ ...this.base(), _tag: "TurnStarted", calls: taken.length })
+      this.startedAt = timers.now()
+    }
+    for (const call of plan.calls) this.takeOver(taken[call.position]!, call, runnerOf)
+    // Places are taken in emission order, before anything is started.
+    for (const run of this.runs) this.takePlace(run)
+    this.touch()
+  }
+
+  /** One call as the plan has decided it: it gets a run, is held, or has its answer. */
+  private takeOver(one: Taken, call: TurnPlan.PlannedCall, runnerOf: (taken: Taken) => Runner | string): void {
+    switch (call.verdict) {
+      case "run": {
+        const runner = runnerOf(one)
+        if (typeof runner === "string") {
+          return this.fill(one.position, Answers.refused(one, "defect", `the tool "${one.name}" cannot be run: it needs ${runner}`))
+        }
+        const run = new Run(this.groupOf(one), this, one, runner, call.height)
+        this.runs.push(run)
+        this.bySlot[one.position] = run
+        return
+      }
+      case "held":
+        this.some.held.push(one)
+        this.open--
+        return
+      case "provider_executed":
+        return this.fill(one.position, Answers.providerExecuted(one))
+      case "deferred":
+        return this.fill(one.position, Answers.deferred(one, call.code as "placeholder", call.message ?? ""))
+      case "refused":
+        return this.fill(one.position, Answers.refused(one, call.code as Outcome.ErrorCode, call.message ?? ""))
+      case "duplicate":
+        return this.joinTwin(one, call.duplicateOf!)
+    }
+  }
+
+  /** Takes a run's place in the order of its tenant's keys; without a conflict it is ready at once. */
+  private takePlace(run: Run): void {
+    const { around, runtime, sequential } = this.setting
+    const { keys } = run.taken
+    if (sequential || keys === undefined || keys.length > 0) {
+      const node = run.node = new TurnPlan.Node(run)
+      runtime.table(around.tenant).claim(
+        node,
+        { write: run.policy.access === "write", keys },
+        this.ancestors === undefined ? undefined : this
+      )
+      if (sequential) {
+        if (this.previous !== undefined) TurnPlan.link(this.previous, node, "sequential")
+        this.previous = node
+        node.carries = true
+      }
+      if (node.pending > 0) {
+        return this.event((base) => ({ ...base(run), _tag: "CallQueued", for: "keys", backend: run.runner.entry.backendName }))
+      }
+    }
+    this.ready.push(run)
+  }
+  /** The last call that took a place, where the turn runs one after another. */
+  private previous: TurnPlan.Node | undefined = undefined
+
+  private groupOf(taken: Taken): Siblings.Group<AnyOutcome> {
+    const { policy, unitOf } = this.setting
+    if (unitOf === undefined) return this.group
+    let unit: string
+    try {
+      unit = String(unitOf(taken.call, taken.position))
+    } catch {
+      // A call whose unit cannot be told stands with the turn as a whole.
+      return this.group
+    }
+    const { groups } = this.some
+    let group = groups.get(unit)
+    if (group === undefined) groups.set(unit, group = new Siblings.Group(policy))
+    return group
+  }
+
+  private stopGroups(reason: Siblings.StopReason): void {
+    this.group.stop(reason)
+    if (this.rare !== undefined) for (const group of this.rare.groups.values()) group.stop(reason)
+  }
+
+  private joinTwin(taken: Taken, of: number): void {
+    const run = this.bySlot[of]
+    if (run !== undefined) {
+      ;(run.twins ??= []).push(taken.position)
+      this.bySlot[taken.position] = run
+      this.some.twins.set(taken.position, taken)
+      return
+    }
+    const answered = this.slots[of]
+    if (answered === undefined) {
+      // It is the same as a held call: they share its answer.
+      this.open--
+      this.some.heldTwins.push({ taken, of })
+      return
+    }
+    this.fill(taken.position, Answers.duplicate(taken, answered, taken.tool))
+  }
+
+  /** Does what has become possible: starts what is ready, fills the line, sets the clocks, closes. */
+  pump(): void {
+    if (this.closed || !this.planned) {
+      this.lines?.serve()
+      return this.tryClose()
+    }
+    for (let i = 0; i < this.ready.length; i++) this.admit(this.ready[i]!)
+    this.ready.length = 0
+    if (this.lines !== undefined) {
+      const joined = this.lines.serve()
+      if (this.setting.emit !== undefined) this.tellQueued(joined)
+    }
+    if (this.open > 0) {
+      if (!this.waitsTimed) this.timeWaits()
+      if (this.ancestors !== undefined) this.answerDeadlocks()
+      if (!this.touched) this.setting.timers.arm()
+    }
+    this.tryClose()
+  }
+
+  /** All calls of a turn begin to wait together, so their waiting clocks are set once. */
+  private timeWaits(): void {
+    this.waitsTimed = true
+    if (this.running === this.runs.length) return
+    for (const run of this.runs) {
+      if (run.phase === "waiting") run.timer = this.setting.timers.set(run.policy.waitTimeout, waitIsOver, run)
+    }
+  }
+
+  private admit(run: Run): void {
+    if (run.phase !== "waiting" || run.state === "waiting" || (run.node !== undefined && run.node.pending > 0)) return
+    if (this.setting.emit !== undefined) run.readyAt = this.setting.timers.now()
+    const pool = run.policy.backend === undefined ? undefined : this.poolOf(run)
+    if (pool === undefined && this.lines === undefined) return this.begin(run)
+    const { held, tenant } = this.setting.around
+    const lines = this.lines ??= new Lines(tenant, held, Infinity)
+    if (pool === undefined && lines.limiter === undefined) return this.begin(run)
+    if (lines.join(run, pool)) return this.touch()
+    this.conclude(
+      run,
+      Answers.refused(run, "queue_full", `the line of the backend "${pool?.name}" is full: call again later`)
+    )
+  }
+
+  /** Tells of those that joined a line and were not served at once. */
+  private tellQueued(joined: ReadonlyArray<Run>): void {
+    for (const run of joined) {
+      if (run.phase !== "waiting") continue
+      this.event((base) => ({ ...base(run), _tag: "CallQueued", for: "permit", backend: run.runner.entry.backendName }))
+    }
+  }
+
+  private poolOf(run: Run): Backend.Pool {
+    const key = run.policy.backend!
+    return (Context.get(run.runner.context as Context.Context<any>, key) as Backend.Backend).pool
+  }
+
+  /** Keys and permit are there: the call is started, in one step (rule R21). */
+  begin(run: Run): void {
+    if (run.phase !== "waiting") return this.release(run)
+    this.running++
+    const { journal } = this.setting.around
+    if (journal === undefined) return this.launch(run)
+    run.phase = "running"
+    run.starting = true
+    const key = this.journalKey(run)
+    this.helper(Effect.uninterruptible(journal.reserve(key)), (exit) => {
+      run.starting = false
+      if (Exit.isFailure(exit)) {
+        return this.conclude(
+          run,
+          Answers.refused(run, "store_unavailable", `it was not started, for the start could not be written down: ${causeText(exit.cause)}`)
+        )
+      }
+      const stop = run.stopReason
+      if (stop === undefined) {
+        run.reserved = true
+        return this.launch(run)
+      }
+      this.helper(Effect.uninterruptible(journal.free(key)), () => this.conclude(run, Answers.cancelledBeforeStart(run, stop)))
+    })
+  }
+
+  private journalKey(run: Run): TurnJournal.CallKey {
+    const { conversation, tenant, turn } = this.identity()
+    return {
+      tenant,
+      conversation,
+      turn,
+      position: run.position,
+      id: run.id,
+      tool: run.name,
+      idempotencyKey: run.taken.idempotencyKey
+    }
+  }
+
+  private launch(run: Run): void {
+    const { setting } = this
+    const { policy, runner, taken } = run
+    if (run.timer !== undefined) {
+      run.timer.off = true
+      run.timer = undefined
+    }
+    const now = setting.timers.now()
+    run.progressAt = now
+    if (setting.emit !== undefined) this.event((base) => ({
+      ...base(run),
+      _tag: "CallStarted",
+      attempt: 1,
+      backend: run.runner.entry.backendName,
+      waited: { keys: run.readyAt - this.startedAt, permit: now - run.readyAt }
+    }))
+    let effect: Effect.Effect<unknown, unknown, any>
+    try {
+      effect = runner.invoke(
+        taken.params,
+        { toolCallId: taken.call.id, preliminary: (result) => Effect.sync(() => this.progress(run, result)) },
+        taken.encoded
+      )
+    } catch (error) {
+      effect = Effect.die(error)
+    }
+    this.touch()
+    // What is over already costs no fiber.
+    if (Exit.isExit(effect)) return run.group.settle(run, effect as Exit.Exit<unknown, unknown>)
+    let context = Context.add(runner.context, TurnContext.CurrentCall, new CallView(run))
+    if (run.permit !== undefined && policy.backend !== undefined) context = Context.add(context, Backend.Held, run.permit)
+    run.group.run(run, effect, context)
+    // A handler that has ended already needs no clocks.
+    if (run.phase !== "running" || run.concluding || run.timer !== undefined) return
+    const { timers } = setting
+    run.timer = timers.setAt(now + policy.timeout, timeIsOver, run)
+    run.idleTimer = timers.setAt(now + policy.idleTimeout, silenceIsOver, run)
+  }
+
+  private progress(run: Run, result: unknown): void {
+    if (!run.atWork) return
+    this.setting.timers.tick()
+    run.progressAt = this.setting.timers.now()
+    this.event((base) => {
+      const encoded = run.runner.entry.encode(result)
+      return {
+        ...base(run),
+        _tag: "CallProgressed",
+        result: Exit.isExit(encoded) && Exit.isSuccess(encoded) ? encoded.value : result
+      }
+    })
+  }
+
+  /** The time of silence is over, unless there was a note meanwhile. */
+  silent(run: Run): void {
+    if (!run.atWork) return
+    const { timers } = this.setting
+    const { idleTimeout } = run.policy
+    const left = run.progressAt + idleTimeout - timers.now()
+    if (left <= 0) return run.expire("idleTimeout", idleTimeout)
+    run.idleTimer = timers.set(left, silenceIsOver, run)
+    this.touch()
+  }
+
+  /** The fiber of a run has ended. */
+  ended(run: Run, exit: Exit.Exit<unknown, unknown>): void {
+    this.step(() => {
+      const { runner } = run
+      if (Exit.isFailure(exit)) return this.decide(run, exit, undefined)
+      if (runner.handled) {
+        const { encodedResult, result } = exit.value as { readonly result: unknown; readonly encodedResult: unknown }
+        return this.decide(run, Exit.succeed(result), Exit.succeed(encodedResult))
+      }
+      let encoded: Effect.Effect<unknown, unknown, any>
+      try {
+        encoded = runner.entry.encode(exit.value)
+      } catch (error) {
+        encoded = Exit.die(error)
+      }
+      if (Exit.isExit(encoded)) return this.decide(run, exit, encoded)
+      // The schema needs time, or services, to encode: the work is over, its answer is still being written.
+      this.helper(Effect.provide(encoded, runner.context), (encoded) => this.decide(run, exit, encoded))
+    })
+  }
+
+  /** What the end of a run means, given what it was told meanwhile (rules R19, R20). */
+  private decide(run: Run, exit: Exit.Exit<unknown, unknown>, encoded: Exit.Exit<unknown, unknown> | undefined): void {
+    const { expired, policy, stopReason } = run
+    const tool = run.runner.entry
+    let outcome: AnyOutcome
+    const told = stopReason !== undefined || expired !== undefined
+    const { reported } = run
+    if (told && reported !== undefined && policy.access === "write" && Exit.isFailure(exit) && isInterrupted(exit.cause)) {
+      // The fiber was interrupted, the work was not: its true end is known.
+      run.reported = undefined
+      return this.ended(run, reported)
+    }
+    if (told && (policy.access === "read" || (Exit.isFailure(exit) && isInterrupted(exit.cause)))) {
+      outcome = expired !== undefined ? Answers.timedOut(run, expired, policy) : Answers.cancelled(run, stopReason, policy)
+    } else if (Exit.isFailure(exit)) outcome = Answers.failedWith(run, tool, exit.cause)
+    else outcome = Answers.succeeded(run, tool, exit.value, encoded!)
+    if (run.givenUp) return this.settledLate(run, outcome)
+    this.conclude(run, outcome)
+  }
+
+  /** Gives a run its outcome, through the journal when there is one. */
+  conclude(run: Run, outcome: AnyOutcome): void {
+    if (run.phase === "ended" || run.concluding) return
+    run.concluding = true
+    if (run.timer !== undefined) run.timer.off = true
+    if (run.idleTimer !== undefined) run.idleTimer.off = true
+    if (!run.reserved) return this.finish(run, outcome)
+    this.helper(Effect.uninterruptible(this.setting.around.journal!.settle(this.journalKey(run), Outcome.toJson(outcome))), () =>
+      this.finish(run, outcome))
+  }
+
+  private finish(run: Run, outcome: AnyOutcome): void {
+    this.step(() => {
+      if (run.state === "waiting") run.list!.pool.leave(run.list!, run)
+      if (run.phase === "running") this.running--
+      this.answer(run, outcome)
+      this.release(run)
+      run.group.ended(run, verdictOf(outcome))
+      // What is left of a turn inside a handler may wait for itself now.
+      if (this.ancestors !== undefined) this.touch()
+    })
+  }
+
+  /** Fills the slots of a run: its own, and those of identical calls. */
+  private answer(run: Run, outcome: AnyOutcome): void {
+    if (run.asks) {
+      run.asks = false
+      this.fill(run.position, outcome)
+    }
+    const { twins } = run
+    if (twins === undefined) return
+    run.twins = undefined
+    for (const position of twins) {
+      this.fill(position, Answers.duplicate(this.some.twins.get(position)!, outcome, run.runner.entry))
+    }
+  }
+
+  private fill(position: number, outcome: AnyOutcome): void {
+    if (this.slots[position] !== undefined) return
+    this.slots[position] = outcome
+    this.open--
+    if (this.open === 0) this.touch()
+    if (this.setting.emit !== undefined) this.event((base) => ({ ...base(outcome as unknown as Answers.Asked), _tag: "CallEnded", outcome }))
+  }
+
+  /** The work has really ended: keys and permit go back. */
+  private release(run: Run): void {
+    const { node, permit } = run
+    run.fiber = undefined
+    if (permit !== undefined) {
+      run.permit = undefined
+      this.lines!.release(permit)
+      // This turn, or whoever is next at this backend, goes on in this step.
+      this.touch()
+    }
+    if (node !== undefined) {
+      run.node = undefined
+      this.setting.runtime.endNode(node, run.deadlocked)
+    }
+  }
+
+  /** The grace has run out: the call is answered, its work goes on with the supervisor (rule R20). */
+  giveUp(run: Run): void {
+    if (run.phase !== "running" || run.concluding || run.givenUp) return
+    const { runtime } = this.setting
+    run.givenUp = true
+    this.running--
+    runtime.unsettled.add(run)
+    const outcome = run.expired !== undefined
+      ? Answers.timedOut(run, run.expired, run.policy)
+      : Answers.cancelled(run, run.stopReason, run.policy)
+    const done = () =>
+      this.step(() => {
+        this.answer(run, outcome)
+        if (run.permit !== undefined) this.lines!.freed()
+        this.touch()
+        run.group.ended(run, verdictOf(outcome))
+      })
+    if (!run.reserved) return done()
+    this.helper(Effect.uninterruptible(this.setting.around.journal!.settle(this.journalKey(run), Outcome.toJson(outcome))), done)
+  }
+
+  private settledLate(run: Run, outcome: AnyOutcome): void {
+    const { runtime } = this.setting
+    runtime.unsettled.delete(run)
+    this.event((base) => ({ ...base(run), _tag: "CallSettledLate", outcome }))
+    const permit = run.permit
+    if (permit !== undefined) {
+      run.permit = undefined
+      permit.pool.release(permit)
+      permit.pool.pump()
+    }
+    if (run.node !== undefined) {
+      const node = run.node
+      run.node = undefined
+      runtime.endNode(node, false)
+    }
+    if (this.closed) runtime.tidy(this.setting.around.tenant)
+    runtime.quiet()
+  }
+
+  /** Stops the whole turn; the first reason stands. */
+  stop(reason: Siblings.StopReason & { readonly code: "by_caller" | "by_deadline" }): void {
+    if (this.stopped !== undefined || this.closed) return
+    this.step(() => {
+      this.stopped = reason
+      this.setting.emit?.({ ...this.base(), _tag: "TurnStopped", code: reason.code, reason: reason.reason })
+      if (!this.planned && this.rare !== undefined) for (const fiber of this.rare.helpers) fiber.interruptUnsafe()
+      this.stopGroups(reason)
+      this.touch()
+    })
+  }
+
+  /** Stops one call; false when it has its answer already. */
+  cancel(position: number, reason: string | undefined): boolean {
+    if (this.slots[position] !== undefined || this.closed || position < 0 || position >= this.slots.length) return false
+    const stop: Siblings.StopReason = { code: "by_caller", reason }
+    let done = false
+    this.step(() => {
+      const run = this.bySlot[position]
+      if (run === undefined) {
+        const held = this.rare?.held.find((one) => one.position === position) ??
+          this.rare?.heldTwins.find((one) => one.taken.position === position)?.taken
+        if (held === undefined) return
+        this.open++
+        this.fill(position, Answers.cancelledBeforeStart(held, stop))
+        done = true
+        return
+      }
+      done = true
+      const others = (run.asks && run.position !== position) || (run.twins?.some((twin) => twin !== position) ?? false)
+      if (others) return this.leaveRun(run, position, stop)
+      if (run.phase === "waiting") run.skip(stop)
+      else run.stop(stop)
+    })
+    return done
+  }
+
+  /** One of several identical calls is stopped; the run goes on for the others. */
+  private leaveRun(run: Run, position: number, stop: Siblings.StopReason): void {
+    const taken = position === run.position ? run.taken : this.some.twins.get(position)!
+    if (position === run.position) run.asks = false
+    else run.twins = run.twins!.filter((twin) => twin !== position)
+    const started = run.atWork
+    this.fill(position, started ? Answers.cancelled(taken, stop, run.policy) : Answers.cancelledBeforeStart(taken, stop))
+  }
+
+  private tryClose(): void {
+    if (this.closed || this.open > 0) {
+      if (this.stopped !== undefined && !this.planned && this.fibers === 0 && !this.closed) this.abandon()
+      return
+    }
+    if (this.fibers > 0) {
+      for (const fiber of this.some.endless) fiber.interruptUnsafe()
+      if (this.fibers > 0) return
+    }
+    this.close()
+  }
+
+  /** Stops the turn when an effect of the caller's succeeds; the effect is ended with the turn. */
+  stopWhen(effect: Effect.Effect<string | void, never, any>): void {
+    this.helper(effect, (exit) => {
+      if (Exit.isSuccess(exit)) this.stop({ code: "by_caller", reason: exit.value === undefined ? undefined : String(exit.value) })
+      else if (!isInterrupted(exit.cause)) this.stop({ code: "by_caller", reason: `cancelOn broke: ${causeText(exit.cause)}` })
+    })
+    for (const fiber of this.some.helpers) this.some.endless.add(fiber)
+  }
+
+  /** Stopped before the plan was made: nothing has started, every call is answered. */
+  private abandon(): void {
+    this.setting.calls.forEach((call, position) => {
+      const asked = { position, id: call.id, name: call.name, repairedFrom: undefined }
+      this.fill(
+        position,
+        call.providerExecuted === true ? Answers.providerExecuted(asked) : Answers.cancelledBeforeStart(asked, this.stopped!)
+      )
+    })
+    this.planned = true
+    this.tryClose()
+  }
+
+  private close(): void {
+    this.closed = true
+    const { around, emit, runtime, timers } = this.setting
+    if (this.rare !== undefined) this.answerHeld(this.rare)
+    let unsettled = 0
+    if (emit !== undefined) {
+      for (const run of this.runs) if (runtime.unsettled.has(run)) unsettled++
+      emit({ ...this.base(), _tag: "TurnEnded", unsettled })
+    }
+    timers.close(() => {
+      around.parent?.nested?.delete(this)
+      runtime.turns.delete(this)
+      runtime.tidy(around.tenant)
+      this.onClosed?.(this.slots as ReadonlyArray<AnyOutcome>)
+      runtime.quiet()
+    })
+  }
+
+  /** What was held is pending, unless the turn was stopped (rule R18). */
+  private answerHeld({ held, heldTwins }: Rare): void {
+    for (const taken of held) {
+      if (this.slots[taken.position] !== undefined) continue
+      this.open++
+      this.fill(
+        taken.position,
+        this.stopped === undefined ? Answers.pendingApproval(taken) : Answers.cancelledBeforeStart(taken, this.stopped)
+      )
+    }
+    for (const { of, taken } of heldTwins) {
+      if (this.slots[taken.position] !== undefined) continue
+      this.open++
+      this.fill(taken.position, Answers.duplicate(taken, this.slots[of]!, taken.tool))
+    }
+  }
+
+  /** Calls of nested turns that wait for each other for ever are answered `deadlock` (rule R14). */
+  private answerDeadlocks(): void {
+    if (this.running > 0) return
+    const stuck = this.runs.filter((run) => run.phase === "waiting")
+    if (stuck.length === 0 || this.ready.length > 0) return
+    const able = progressing(stuck)
+    const first = stuck.find((run) => !able.has(run))
+    if (first === undefined) return
+    first.deadlocked = true
+    // What it opens the way for is looked at next, and then whether that was enough.
+    this.touch()
+    this.conclude(
+      first,
+      Answers.refused(
+        first,
+        "deadlock",
+        `it and a call of another turn wait for each other: it was not started, so that both turns can go on`
+      )
+    )
+  }
+}
+
+const verdictOf = (outcome: AnyOutcome): Siblings.Verdict<AnyOutcome> =>
+  outcome.status === "ok"
+    ? Siblings.success
+    : Outcome.isFailure(outcome)
+    ? { _tag: "failure", failure: outcome }
+    : Siblings.neutral
+
+const isInterrupted = (cause: Cause.Cause<unknown>): boolean => Cause.hasInterrupts(cause) && !Cause.hasDies(cause)
