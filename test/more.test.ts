@@ -3,7 +3,7 @@
  * have: middleware, decided approvals, retries, budgets, streams of calls, lists, and restarts.
  */
 import { assert, describe, it } from "@effect/vitest"
-import { Backend, Handler, Outcome, ToolPolicy, Turn, type TurnError, type TurnEvent } from "effect-turn"
+import { Backend, Handler, Outcome, ToolPolicy, Turn, type TurnError, type TurnEvent, TurnJournal } from "effect-turn"
 import { FakeTool } from "effect-turn/testing"
 import { Tool } from "effect/ai"
 import type * as Prompt from "effect/ai/Prompt"
@@ -138,6 +138,53 @@ describe("1. a history built from a turn is closed", () => {
       assert.deepStrictEqual(told[0]!.outcomes.map(words).slice(0, 3), ["ok", "ok", "cancelled/by_caller"])
     }))
 })
+
+it.effect("2. a stop during the step before a call (as far as the journal is that step)", () =>
+  Effect.gen(function*() {
+    class Hotels extends Backend.Service<Hotels>()("test/more/Hotels") {}
+    const world = yield* FakeTool.makeWorld
+    const book = pipe(tool("book"), write, ToolPolicy.on(Hotels))
+    const steps: Array<string> = []
+    const slow = Layer.effect(
+      TurnJournal.TurnJournal,
+      Effect.map(TurnJournal.TurnJournal, (memory) => ({
+        ...memory,
+        reserve: (key: TurnJournal.CallKey) =>
+          Effect.sleep(60).pipe(
+            Effect.andThen(memory.reserve(key)),
+            Effect.tap(() => Effect.sync(() => steps.push(`reserved ${key.id}`)))
+          ),
+        free: (key: TurnJournal.CallKey) =>
+          Effect.tap(memory.free(key), () => Effect.sync(() => steps.push(`freed ${key.id}`)))
+      }))
+    ).pipe(Layer.provide(TurnJournal.layerMemory))
+    const made = stage(
+      [[book, FakeTool.handler(world, book, { type: "ok", latencyMs: 50, result: 1 })]],
+      Layer.mergeAll(Turn.layer(), Hotels.layer({ concurrency: 1 }), slow) as Layer.Layer<any>
+    )
+    const [outcomes, at, entries, stats] = yield* on(
+      made,
+      Effect.gen(function*() {
+        const [outcomes, at] = yield* timed(
+          made.run([call("a", "book", { k: "a" }), call("b", "book", { k: "b" })], {
+            ...byCaller(30, "user"),
+            turn: "t"
+          })
+        )
+        const journal = yield* TurnJournal.TurnJournal
+        return [outcomes, at, yield* journal.entries("t"), yield* Hotels.stats] as const
+      })
+    )
+    assert.deepStrictEqual(outcomes.map(facts), [
+      ["cancelled/by_caller", false, "none"],
+      ["cancelled/by_caller", false, "none"]
+    ])
+    assert.isTrue(outcomes.every(({ retryable }) => retryable))
+    assert.strictEqual(world.runs.length, 0)
+    // The first one's step runs to its end and is undone; the second one's never begins.
+    assert.deepStrictEqual(steps, ["reserved a", "freed a"])
+    assert.deepStrictEqual([entries.length, at, stats.running, stats.waiting], [0, 60, 0, 0])
+  }))
 
 describe("3. a late end is an event", () => {
   const endings: Record<string, { readonly late: () => Promise<unknown>; readonly words: string }> = {
@@ -636,6 +683,20 @@ describe("16. more odd results", () => {
         JSON.stringify(outcomes.map(Outcome.forModel))
       }))
   }
+
+  it.effect("a tool that succeeds with nothing is ok, with null for the model", () =>
+    Effect.gen(function*() {
+      const Notify = write(Tool.make("notify", { parameters: Params }))
+      const made = stage([[Notify, () => Effect.void]])
+      const calls = [call("a", "notify", { k: "x" }), call("b", "notify", { k: "x" })]
+      const { outcomes } = yield* turn(made, calls)
+      assert.deepStrictEqual(outcomes.map(facts), [["ok", true, "applied"], ["ok", true, "applied"]])
+      assert.deepStrictEqual(outcomes.map((one: any) => [one.result, one.encoded]), [[undefined, null], [
+        undefined,
+        null
+      ]])
+      assert.deepStrictEqual(answersOf(Turn.toPrompt(calls, outcomes)).map(({ result }) => result), [null, null])
+    }))
 
   it.effect("what the tool's success schema can encode is encoded", () =>
     Effect.gen(function*() {
