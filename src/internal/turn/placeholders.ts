@@ -45,12 +45,20 @@ export interface Calls {
 /** An id of one sign says nothing, and one that is only a number is too common in honest text (`$1`, `echo $1`). */
 const isTelling = (id: string): boolean => id.length > 1 && !/^[0-9]+$/.test(id)
 
+/** Where a text is a marker whatever it says, any id tells which call it waits for. */
+const isAny = (id: string): boolean => id !== ""
+
 /** The longest beginning of `text` that is an id, where the id ends at the end of a word. */
-const idAtStart = (text: string, ids: ReadonlySet<string>, rest?: RegExp): string | undefined => {
+const idAtStart = (
+  text: string,
+  ids: ReadonlySet<string>,
+  rest?: RegExp,
+  telling: (id: string) => boolean = isTelling
+): string | undefined => {
   for (let end = text.length; end > 0; end--) {
     if (end < text.length && /[A-Za-z0-9_-]/.test(text[end]!)) continue
     const id = text.slice(0, end)
-    if (ids.has(id) && isTelling(id) && (rest === undefined || rest.test(text.slice(end)))) return id
+    if (ids.has(id) && telling(id) && (rest === undefined || rest.test(text.slice(end)))) return id
   }
   return undefined
 }
@@ -78,7 +86,7 @@ const refersTo = (text: string, { count, ids }: Calls): string | undefined => {
   const found = (first === undefined ? undefined : idAtStart(first[1]!, ids)) ??
     within(text, closed, (word, whole) => idAtStart(word, ids, whole === `$${word}$` ? /^$|^[.[#]/ : member)) ??
     within(text, template, (word) => idAtStart(word, ids, member)) ??
-    within(text, double, (word) => idAtStart(word, ids)) ??
+    within(text, double, (word, whole) => idAtStart(word, ids, undefined, whole === text ? isAny : isTelling)) ??
     within(text, tag, (word) => text.includes(`</${word}`) ? undefined : idAtStart(word, ids)) ??
     idAtStart(plain.exec(text)?.[0] ?? "", ids, pointer)
   if (found !== undefined) return named(found)
