@@ -126,10 +126,16 @@ describeShared("turns of two shops, run on their simulated back ends", (shared) 
     work: number
   }
 
+  interface Options extends Turn.Options {
+    readonly seed: number
+    /** Through a toolkit that brings its handlers, and so through its own `handle`. */
+    readonly through?: boolean
+  }
+
   const concurrent = Effect.fnUntraced(function*(
     turn: Data.DataTurn,
     policyOf: (tool: Data.DataTool) => Data.Policy,
-    options: Turn.Options & { readonly seed: number },
+    { through = false, ...options }: Options,
     figures: Figures
   ) {
     const random = Data.random(options.seed)
@@ -149,7 +155,10 @@ describeShared("turns of two shops, run on their simulated back ends", (shared) 
     let outcomes: ReadonlyArray<Outcome.Outcome<any>> = []
     let ended = began
     yield* Data.inVirtualTime(
-      Turn.run(toolkit, turn.calls, options).pipe(
+      Effect.flatMap(
+        through ? (toolkit as unknown as Effect.Effect<typeof toolkit>) : Effect.succeed(toolkit),
+        (given) => Turn.run(given, turn.calls, options)
+      ).pipe(
         Effect.tap((all) =>
           Effect.map(Clock.currentTimeMillis, (now) => {
             outcomes = all as ReadonlyArray<Outcome.Outcome<any>>
@@ -181,7 +190,7 @@ describeShared("turns of two shops, run on their simulated back ends", (shared) 
   /** Runs every turn and compares each with its sequential run. */
   const compare = Effect.fnUntraced(function*(
     policyOf: (tool: Data.DataTool) => Data.Policy,
-    options: Turn.Options & { readonly seed: number }
+    options: Options
   ) {
     const figures: Figures = { calls: 0, took: 0, work: 0 }
     const wrong: Array<string> = []
@@ -245,6 +254,12 @@ describeShared("turns of two shops, run on their simulated back ends", (shared) 
   it.effect("the same under other latencies", () =>
     Effect.gen(function*() {
       assert.deepStrictEqual((yield* compare(policies, { dedupe: "off", seed: 20_000 })).wrong, [])
+    }))
+
+  it.effect("the same through a toolkit that brings its handlers", () =>
+    Effect.gen(function*() {
+      const { wrong } = yield* compare(policies, { dedupe: "reads", seed: 1000, through: true })
+      assert.deepStrictEqual(wrong, [])
     }))
 
   it.effect("a repeated read is merged only where no write lies between", () =>
