@@ -62,7 +62,7 @@ it.effect.each(
     [" $call_1 ", 'the call "call_1"'],
     ["$2", 'the call "2"'],
     ["${2}", 'the call "2"'],
-    ["{{2.id}}", "the call \"2\""],
+    ["{{2.id}}", 'the call "2"'],
     ["API_call_1", "call #1"],
     ["API_call_0 response", "call #0"],
     ["API_call_9", 'is the placeholder "API_call_9"'],
