@@ -1,11 +1,12 @@
 /** How outcomes are made: one place for the table of DESIGN part 4 and for the words that the model reads. */
 import type * as Cause from "effect/Cause"
+import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import type * as Outcome from "../../Outcome.ts"
 import { type StopReason } from "../../Siblings.ts"
 import type * as ToolPolicy from "../../ToolPolicy.ts"
 import { describe, describeFailure, unencodable } from "./json.ts"
-import { complaint, type ToolEntry } from "./tool.ts"
+import { complaint, type Parser, type ToolEntry } from "./tool.ts"
 
 /** Which call is answered. */
 export interface Asked {
@@ -17,11 +18,7 @@ export interface Asked {
 
 type Any = Outcome.Outcome<any>
 
-const withName = (asked: Asked, outcome: Record<string, unknown>): Any => {
-  if (asked.repairedFrom !== undefined) outcome["repairedFrom"] = asked.repairedFrom
-  return outcome as unknown as Any
-}
-
+/** One literal for all answers without a result: a stop answers ten thousand calls at once. */
 const base = (
   asked: Asked,
   status: Outcome.Status,
@@ -30,34 +27,37 @@ const base = (
   effect: Outcome.Effect,
   retryable: boolean,
   message: string
-): Any =>
-  withName(asked, {
-    position: asked.position,
-    id: asked.id,
-    name: asked.name,
-    status,
-    ...(code === undefined ? undefined : { code }),
-    started,
-    effect,
-    retryable,
-    message
-  })
+): Any => {
+  const { id, name, position } = asked
+  const outcome: Record<string, unknown> = code === undefined
+    ? { position, id, name, status, started, effect, retryable, message }
+    : { position, id, name, status, code, started, effect, retryable, message }
+  if (asked.repairedFrom !== undefined) outcome["repairedFrom"] = asked.repairedFrom
+  return outcome as unknown as Any
+}
 
 /** Whether trying again cannot double an effect: reads, and writes with a key that the backend honours. */
 const safe = (policy: ToolPolicy.ToolPolicy): boolean => policy.access === "read" || policy.forward !== undefined
 
-const unknownEffect = (policy: ToolPolicy.ToolPolicy): string =>
-  policy.access === "read"
-    ? "it only reads, so nothing was changed"
-    : policy.forward !== undefined
-    ? "whether it took effect is unknown; calling it again with the same arguments is safe, for it carries a key"
-    : "whether it took effect is unknown; find out before you call it again, it could be done twice"
+const onlyReads = "it only reads, so nothing was changed"
+const unknownButKeyed = "whether it took effect is unknown; calling it again with the same arguments is safe, for it carries a key"
+const unknown = "whether it took effect is unknown; find out before you call it again, it could be done twice"
+const afterRead = ` while it was running; ${onlyReads}`
+const afterForward = ` while it was running; ${unknownButKeyed}`
+const afterWrite = ` while it was running; ${unknown}`
 
-export const ok = (asked: Asked, result: unknown, encoded: unknown, effect: Outcome.Effect): Any =>
-  withName(asked, {
-    position: asked.position,
-    id: asked.id,
-    name: asked.name,
+const unknownEffect = (policy: ToolPolicy.ToolPolicy): string =>
+  policy.access === "read" ? onlyReads : policy.forward !== undefined ? unknownButKeyed : unknown
+
+const whileRunning = (policy: ToolPolicy.ToolPolicy): string =>
+  policy.access === "read" ? afterRead : policy.forward !== undefined ? afterForward : afterWrite
+
+export const ok = (asked: Asked, result: unknown, encoded: unknown, effect: Outcome.Effect): Any => {
+  const { id, name, position } = asked
+  const outcome: Record<string, unknown> = {
+    position,
+    id,
+    name,
     status: "ok",
     result,
     encoded,
@@ -65,7 +65,10 @@ export const ok = (asked: Asked, result: unknown, encoded: unknown, effect: Outc
     effect,
     retryable: false,
     message: ""
-  })
+  }
+  if (asked.repairedFrom !== undefined) outcome["repairedFrom"] = asked.repairedFrom
+  return outcome as unknown as Any
+}
 
 /** Errors of calls that were certainly not started. */
 export const refused = (asked: Asked, code: Outcome.ErrorCode, message: string): Any =>
@@ -95,12 +98,24 @@ const why: Record<Outcome.CancelCode, string> = {
   by_itself: "it interrupted itself"
 }
 
-const withReason = (outcome: Any, reason: string | undefined): Any =>
-  reason === undefined ? outcome : { ...outcome, reason } as Any
+const withReason = (outcome: Any, reason: string | undefined): Any => {
+  if (reason !== undefined) (outcome as { reason?: string }).reason = reason
+  return outcome
+}
+
+/** The sentences are few, and kept: they are not put together anew for each of many calls. */
+const sentences = new Map<Outcome.CancelCode, Map<string, string>>()
+const saying = (code: Outcome.CancelCode, tail: string): string => {
+  let ofCode = sentences.get(code)
+  if (ofCode === undefined) sentences.set(code, ofCode = new Map())
+  let text = ofCode.get(tail)
+  if (text === undefined) ofCode.set(tail, text = why[code] + tail)
+  return text
+}
 
 export const cancelledBeforeStart = (asked: Asked, stop: StopReason): Any =>
   withReason(
-    base(asked, "cancelled", stop.code, false, "none", true, `${why[stop.code]} before it was started: nothing was done`),
+    base(asked, "cancelled", stop.code, false, "none", true, saying(stop.code, " before it was started: nothing was done")),
     stop.reason
   )
 
@@ -114,7 +129,7 @@ export const cancelled = (asked: Asked, stop: StopReason | undefined, policy: To
       true,
       policy.access === "read" ? "none" : "unknown",
       safe(policy),
-      `${why[code]} while it was running; ${unknownEffect(policy)}`
+      saying(code, whileRunning(policy))
     ),
     stop?.reason
   )
@@ -140,8 +155,8 @@ export const timedOut = (asked: Asked, limit: Expired, policy: ToolPolicy.ToolPo
   return { ...outcome, limit } as Any
 }
 
-/** The outcome of a duplicate: the same answer, with a result of its own (rule R5). */
-export const duplicate = (asked: Asked, of: Any, tool: ToolEntry | undefined): Any => {
+/** The outcome of a duplicate: the same answer, with a result of its own (rule R5). An exit, unless decoding takes time. */
+export const duplicate = (asked: Asked, of: Any, tool: ToolEntry | undefined): Effect.Effect<Any, never, any> => {
   const copy = {
     ...of,
     position: asked.position,
@@ -151,15 +166,20 @@ export const duplicate = (asked: Asked, of: Any, tool: ToolEntry | undefined): A
   if (copy.encoded !== undefined && copy.encoded !== null && typeof copy.encoded === "object") {
     copy.encoded = JSON.parse(JSON.stringify(copy.encoded))
   }
-  if (copy.status === "ok" && tool !== undefined) {
-    const decoded = tool.decodeResult(copy.encoded)
-    copy.result = Exit.isExit(decoded) && Exit.isSuccess(decoded) ? decoded.value : copy.encoded
+  if (tool === undefined) return Exit.succeed(copy)
+  const own = (member: "result" | "failure", decoded: Exit.Exit<unknown, unknown>): Any => {
+    if (Exit.isSuccess(decoded)) copy[member] = decoded.value
+    return copy
   }
-  if (copy.code === "failed" && copy.encoded !== undefined && tool !== undefined) {
-    const decoded = tool.decodeFailure(copy.encoded)
-    if (Exit.isExit(decoded) && Exit.isSuccess(decoded)) copy.failure = decoded.value
+  const decode = (member: "result" | "failure", parser: Parser): Effect.Effect<Any, never, any> => {
+    const decoded = parser(copy.encoded)
+    return Exit.isExit(decoded)
+      ? Exit.succeed(own(member, decoded))
+      : Effect.map(Effect.exit(decoded), (exit) => own(member, exit))
   }
-  return copy
+  if (copy.status === "ok") return decode("result", tool.decodeResult)
+  if (copy.code === "failed" && copy.encoded !== undefined) return decode("failure", tool.decodeFailure)
+  return Exit.succeed(copy)
 }
 
 /** What a started run came to when it failed and neither a stop nor a clock decides. */

@@ -106,7 +106,7 @@ export const beginTurn = (
   state.step(() => {
     if (options?.cancelOn !== undefined) state.stopWhen(options.cancelOn)
     if (opts.deadline !== Infinity) setting.timers.set(opts.deadline, deadlineIsOver, state)
-    takeIn(state, toolkit, opts, options)
+    if (state.stopped === undefined) takeIn(state, toolkit, opts, options)
   })
   return {
     setting,
@@ -162,7 +162,7 @@ const takeIn = (
   }
   if (pending === undefined) return go()
   state.helper(Effect.forEach(pending, (one) => one, { concurrency: "unbounded", discard: true }), go)
-  state.touch()
+  state.setting.timers.arm()
 }
 
 const emitter = (

@@ -34,11 +34,16 @@ export const parse = (raw: unknown, limits: ArgumentLimits): Parsed => {
       return invalid(`the arguments are not valid JSON: ${(error as Error).message}`)
     }
   }
-  if (typeof value !== "object" || value === null || Array.isArray(value)) {
-    return invalid(`the arguments must be one JSON object, and are ${kindOf(value)}`)
-  }
   const state: WalkState = { left: limits.maxKeys, size: 0, suspicious: false, problem: undefined }
-  walk(value, limits.maxDepth, state, "")
+  try {
+    if (typeof value !== "object" || value === null || Array.isArray(value)) {
+      return invalid(`the arguments must be one JSON object, and are ${kindOf(value)}`)
+    }
+    walk(value, limits.maxDepth, state, "")
+  } catch {
+    // Objects that were parsed elsewhere may have getters and traps.
+    return invalid("the arguments must be one JSON object, and cannot be read")
+  }
   if (state.problem !== undefined) return invalid(state.problem)
   if (state.left < 0) return invalid(`the arguments have more than ${limits.maxKeys} members and items`)
   if (state.size > limits.maxBytes) {
@@ -120,7 +125,12 @@ export const unencodable = (value: unknown): string | undefined => {
     case "number":
       return Number.isFinite(value) ? undefined : String(value)
     case "object":
-      return value === null ? undefined : unencodableIn(value, [], "")
+      if (value === null) return undefined
+      try {
+        return unencodableIn(value, [], "")
+      } catch {
+        return "an object that cannot be read"
+      }
     default:
       return value === undefined ? "undefined" : typeof value === "bigint" ? "a bigint" : `a ${typeof value}`
   }

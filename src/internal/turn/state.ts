@@ -266,7 +266,7 @@ export class TurnState implements TurnPlan.Nested {
       this.some.heldTwins.push({ taken, of })
       return
     }
-    this.fill(taken.position, Answers.duplicate(taken, answered, taken.tool))
+    this.fillAs(taken, answered)
   }
 
   /** Does what has become possible: starts what is ready, fills the line, sets the clocks, closes. */
@@ -335,9 +335,10 @@ export class TurnState implements TurnPlan.Nested {
     run.phase = "running"
     run.starting = true
     const key = this.journalKey(run)
-    this.helper(Effect.uninterruptible(journal.reserve(key)), (exit) => {
+    this.helper(written(() => journal.reserve(key)), (exit) => {
       run.starting = false
       if (Exit.isFailure(exit)) {
+        if (run.stopReason !== undefined) return this.conclude(run, Answers.cancelledBeforeStart(run, run.stopReason))
         return this.conclude(
           run,
           Answers.refused(run, "store_unavailable", `it was not started, for the start could not be written down: ${causeText(exit.cause)}`)
@@ -348,7 +349,7 @@ export class TurnState implements TurnPlan.Nested {
         run.reserved = true
         return this.launch(run)
       }
-      this.helper(Effect.uninterruptible(journal.free(key)), () => this.conclude(run, Answers.cancelledBeforeStart(run, stop)))
+      this.helper(written(() => journal.free(key)), () => this.conclude(run, Answers.cancelledBeforeStart(run, stop)))
     })
   }
 
@@ -477,8 +478,7 @@ export class TurnState implements TurnPlan.Nested {
     if (run.timer !== undefined) run.timer.off = true
     if (run.idleTimer !== undefined) run.idleTimer.off = true
     if (!run.reserved) return this.finish(run, outcome)
-    this.helper(Effect.uninterruptible(this.setting.around.journal!.settle(this.journalKey(run), Outcome.toJson(outcome))), () =>
-      this.finish(run, outcome))
+    this.settleInJournal(run, outcome, () => this.finish(run, outcome))
   }
 
   private finish(run: Run, outcome: AnyOutcome): void {
@@ -502,9 +502,17 @@ export class TurnState implements TurnPlan.Nested {
     const { twins } = run
     if (twins === undefined) return
     run.twins = undefined
-    for (const position of twins) {
-      this.fill(position, Answers.duplicate(this.some.twins.get(position)!, outcome, run.runner.entry))
-    }
+    for (const position of twins) this.fillAs(this.some.twins.get(position)!, outcome)
+  }
+
+  /** Answers a call with a copy of what another one was answered. */
+  private fillAs(taken: Taken, of: AnyOutcome): void {
+    const copy = Answers.duplicate(taken, of, taken.tool)
+    if (Exit.isExit(copy) && Exit.isSuccess(copy)) return this.fill(taken.position, copy.value)
+    const runner = this.bySlot[taken.position]?.runner
+    this.helper(runner === undefined ? copy : Effect.provide(copy, runner.context), (exit) => {
+      if (Exit.isSuccess(exit)) this.fill(taken.position, exit.value as AnyOutcome)
+    })
   }
 
   private fill(position: number, outcome: AnyOutcome): void {
@@ -682,7 +690,7 @@ export class TurnState implements TurnPlan.Nested {
     for (const { of, taken } of heldTwins) {
       if (this.slots[taken.position] !== undefined) continue
       this.open++
-      this.fill(taken.position, Answers.duplicate(taken, this.slots[of]!, taken.tool))
+      this.fillAs(taken, this.slots[of]!)
     }
   }
 

@@ -43,6 +43,15 @@ export interface ToolEntry {
   readonly detect: boolean
 }
 
+/** A schema's own code may throw: that is a defect of the value at hand, and of nothing else. */
+const safe = (parser: Parser): Parser => (value) => {
+  try {
+    return parser(value)
+  } catch (error) {
+    return Exit.die(error)
+  }
+}
+
 const compiled = new WeakMap<object, ToolEntry>()
 
 /** Throws when a raw JSON Schema holds what cannot be checked. */
@@ -56,11 +65,13 @@ const compile = (tool: Tool.Any): ToolEntry => {
   const policy = ToolPolicy.get(tool)
   const raw = AiTool.isDynamic(tool) ? (tool as Tool.AnyDynamic).jsonSchema as JsonSchema.JsonSchema | undefined : undefined
   const parameters: Schema.Top = raw === undefined ? tool.parametersSchema : schemaOf(raw)
-  const decode = SchemaParser.decodeUnknownEffect(parameters, {
-    errors: "all",
-    ...(raw === undefined ? undefined : { onExcessProperty: "error" as const })
-  }) as Parser
-  const decodeResult = SchemaParser.decodeUnknownEffect(tool.successSchema) as Parser
+  const decode = safe(
+    SchemaParser.decodeUnknownEffect(parameters, {
+      errors: "all",
+      ...(raw === undefined ? undefined : { onExcessProperty: "error" as const })
+    }) as Parser
+  )
+  const decodeResult = safe(SchemaParser.decodeUnknownEffect(tool.successSchema) as Parser)
   const success = encodedOf(tool.successSchema.ast)._tag
   const succeedsWithNothing = success === "Void" || success === "Undefined"
   return {
@@ -73,12 +84,12 @@ const compile = (tool: Tool.Any): ToolEntry => {
       const checked = decode(value)
       return Exit.isExit(checked) && Exit.isSuccess(checked) ? Exit.succeed(value) : Effect.as(checked, value)
     },
-    encodeParams: raw === undefined ? SchemaParser.encodeUnknownEffect(parameters) as Parser : Effect.succeed,
-    encode: SchemaParser.encodeUnknownEffect(tool.successSchema) as Parser,
+    encodeParams: raw === undefined ? safe(SchemaParser.encodeUnknownEffect(parameters) as Parser) : Effect.succeed,
+    encode: safe(SchemaParser.encodeUnknownEffect(tool.successSchema) as Parser),
     decodeResult: succeedsWithNothing ? (value) => decodeResult(value ?? undefined) : decodeResult,
     succeedsWithNothing,
-    encodeFailure: SchemaParser.encodeUnknownEffect(tool.failureSchema) as Parser,
-    decodeFailure: SchemaParser.decodeUnknownEffect(tool.failureSchema) as Parser,
+    encodeFailure: safe(SchemaParser.encodeUnknownEffect(tool.failureSchema) as Parser),
+    decodeFailure: safe(SchemaParser.decodeUnknownEffect(tool.failureSchema) as Parser),
     requiredTexts: requiredTexts(parameters.ast, 4),
     literal: typeof policy.placeholders === "object" ? policy.placeholders.literal : [],
     detect: policy.placeholders !== "off"
