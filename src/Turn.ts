@@ -89,6 +89,8 @@ export interface LayerOptions {
   readonly shutdown?: "stop" | "await" | undefined
   /** How long closing waits for work that was given up on. Default: 5 seconds. */
   readonly shutdownGrace?: ToolPolicy.Limit | undefined
+  /** Told of each work that was given up on and has really ended: its call keeps its answer (rule R20). It must not wait. */
+  readonly onSettledLate?: ((event: TurnEvent.CallSettledLate) => void) | undefined
   /** Told what is still at work when closing has waited long enough. Default: a warning in the log, one line a call. */
   readonly onUnsettled?: ((left: ReadonlyArray<Unsettled>) => Effect.Effect<void>) | undefined
 }
@@ -134,6 +136,7 @@ export const layer = (options?: LayerOptions): Layer.Layer<Runtime> => {
     Runtime,
     Effect.gen(function*() {
       const state = new RuntimeState()
+      state.onSettledLate = options?.onSettledLate
       yield* Effect.addFinalizer(() =>
         Effect.gen(function*() {
           state.closed = true

@@ -108,7 +108,8 @@ export interface CallEnded extends OfCall {
 }
 
 /**
- * Work that was given up on after its grace has really ended. Its call keeps the answer it was given.
+ * Work that was given up on after its grace has really ended. Its call keeps the answer it was given. It comes to the turn's
+ * `onEvent`, which may be after the turn has ended, and to the `onSettledLate` of the runtime's layer.
  *
  * @category models
  * @since 0.1.0

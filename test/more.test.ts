@@ -199,13 +199,14 @@ describe("3. a late end is an event", () => {
         process.on("unhandledRejection", note)
         yield* Effect.addFinalizer(() => Effect.sync(() => process.off("unhandledRejection", note)))
         const context = yield* Effect.context<never>()
+        const supervised: Array<TurnEvent.CallSettledLate> = []
         const made = stage([
           [
             write(tool("write")),
             Handler.promise(() => Effect.runPromiseWith(context)(Effect.sleep(100)).then(late))
           ],
           [read(tool("read")), ok(10)]
-        ])
+        ], Turn.layer({ onSettledLate: (event) => supervised.push(event) }))
         const events: Array<TurnEvent.TurnEvent> = []
         const unsettled = Effect.flatMap(Turn.Runtime, (runtime) => runtime.unsettled)
         const [outcomes, at, left, after] = yield* on(
@@ -237,6 +238,7 @@ describe("3. a late end is an event", () => {
           { at: 100, position: 1, turn: "t-1" }
         ])
         assert.strictEqual(words(lates[0]!.outcome), expected)
+        assert.deepStrictEqual(supervised, lates)
         assert.strictEqual(events.filter((event) => event._tag === "CallEnded" && event.position === 1).length, 1)
         yield* Effect.promise(() => new Promise((resume) => setImmediate(resume)))
         assert.deepStrictEqual(unhandled, [])

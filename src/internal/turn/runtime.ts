@@ -7,6 +7,7 @@
  * - P2: a key is held until the work has really ended, whoever has been answered meanwhile.
  * - P3: when the runtime is closed no new turn starts; those that run are stopped or awaited, and what is still at work is listed.
  */
+import type * as TurnEvent from "../../TurnEvent.ts"
 import { Claims, end, type Node } from "../../TurnPlan.ts"
 import type { Run } from "./run.ts"
 import type { TurnState } from "./state.ts"
@@ -17,6 +18,8 @@ export class RuntimeState {
   closed = false
   /** Called whenever a turn has ended, or work that was given up on has. */
   onQuiet: (() => void) | undefined = undefined
+  /** Told of work that was given up on and has ended. */
+  onSettledLate: ((event: TurnEvent.CallSettledLate) => void) | undefined = undefined
   private readonly tables = new Map<string, Claims>()
   private readonly queue: Array<TurnState> = []
   private depth = 0
@@ -62,6 +65,14 @@ export class RuntimeState {
 
   endNode(node: Node, letGo: boolean): void {
     end(node, becomesReady, letGo)
+  }
+
+  tellLate(event: TurnEvent.CallSettledLate): void {
+    try {
+      this.onSettledLate?.(event)
+    } catch {
+      // Whoever listens cannot hurt the runtime.
+    }
   }
 
   quiet(): void {

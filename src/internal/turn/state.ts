@@ -48,7 +48,12 @@ class Rare {
   readonly helpers = new Set<Fiber.Fiber<unknown, unknown>>()
   /** Those that end only when they are told to. */
   readonly endless = new Set<Fiber.Fiber<unknown, unknown>>()
+  /** Calls that were stopped one by one while the turn was still being taken in. */
+  readonly early = new Map<number, Siblings.StopReason>()
 }
+
+/** A step of the journal, which is done whole or not at all. */
+const written = <E>(step: () => Effect.Effect<void, E>): Effect.Effect<void, E> => Effect.uninterruptible(Effect.suspend(step))
 
 export class TurnState implements TurnPlan.Nested {
   readonly setting: Setting
@@ -174,6 +179,7 @@ export class TurnState implements TurnPlan.Nested {
     for (const call of plan.calls) this.takeOver(taken[call.position]!, call, runnerOf)
     // Places are taken in emission order, before anything is started.
     for (const run of this.runs) this.takePlace(run)
+    if (this.rare !== undefined) for (const [position, { reason }] of this.rare.early) this.cancel(position, reason)
     this.touch()
   }
 
@@ -447,6 +453,8 @@ export class TurnState implements TurnPlan.Nested {
       }
       if (Exit.isExit(encoded)) return this.decide(run, exit, encoded)
       // The schema needs time, or services, to encode: the work is over, its answer is still being written.
+      if (run.timer !== undefined) run.timer.off = true
+      if (run.idleTimer !== undefined) run.idleTimer.off = true
       this.helper(Effect.provide(encoded, runner.context), (encoded) => this.decide(run, exit, encoded))
     })
   }
@@ -508,7 +516,7 @@ export class TurnState implements TurnPlan.Nested {
   /** Answers a call with a copy of what another one was answered. */
   private fillAs(taken: Taken, of: AnyOutcome): void {
     const copy = Answers.duplicate(taken, of, taken.tool)
-    if (Exit.isExit(copy) && Exit.isSuccess(copy)) return this.fill(taken.position, copy.value)
+    if (Exit.isExit(copy) && Exit.isSuccess(copy)) return this.fill(taken.position, copy.value as AnyOutcome)
     const runner = this.bySlot[taken.position]?.runner
     this.helper(runner === undefined ? copy : Effect.provide(copy, runner.context), (exit) => {
       if (Exit.isSuccess(exit)) this.fill(taken.position, exit.value as AnyOutcome)
@@ -549,21 +557,30 @@ export class TurnState implements TurnPlan.Nested {
     const outcome = run.expired !== undefined
       ? Answers.timedOut(run, run.expired, run.policy)
       : Answers.cancelled(run, run.stopReason, run.policy)
+    const limited = run.permit !== undefined
     const done = () =>
       this.step(() => {
         this.answer(run, outcome)
-        if (run.permit !== undefined) this.lines!.freed()
+        if (limited) this.lines!.freed()
         this.touch()
         run.group.ended(run, verdictOf(outcome))
       })
     if (!run.reserved) return done()
-    this.helper(Effect.uninterruptible(this.setting.around.journal!.settle(this.journalKey(run), Outcome.toJson(outcome))), done)
+    this.settleInJournal(run, outcome, done)
+  }
+
+  /** What the journal does not take is answered all the same: the outcome is known. */
+  private settleInJournal(run: Run, outcome: AnyOutcome, then: () => void): void {
+    const { journal } = this.setting.around
+    this.helper(written(() => journal!.settle(this.journalKey(run), Outcome.toJson(outcome))), then)
   }
 
   private settledLate(run: Run, outcome: AnyOutcome): void {
     const { runtime } = this.setting
     runtime.unsettled.delete(run)
-    this.event((base) => ({ ...base(run), _tag: "CallSettledLate", outcome }))
+    const event: TurnEvent.CallSettledLate = { ...this.ofCall(run), _tag: "CallSettledLate", outcome }
+    this.setting.emit?.(event)
+    runtime.tellLate(event)
     const permit = run.permit
     if (permit !== undefined) {
       run.permit = undefined
@@ -595,12 +612,17 @@ export class TurnState implements TurnPlan.Nested {
   cancel(position: number, reason: string | undefined): boolean {
     if (this.slots[position] !== undefined || this.closed || position < 0 || position >= this.slots.length) return false
     const stop: Siblings.StopReason = { code: "by_caller", reason }
+    if (!this.planned) {
+      const { early } = this.some
+      if (early.has(position)) return false
+      early.set(position, stop)
+      return true
+    }
     let done = false
     this.step(() => {
       const run = this.bySlot[position]
       if (run === undefined) {
-        const held = this.rare?.held.find((one) => one.position === position) ??
-          this.rare?.heldTwins.find((one) => one.taken.position === position)?.taken
+        const held = this.takeHeld(position)
         if (held === undefined) return
         this.open++
         this.fill(position, Answers.cancelledBeforeStart(held, stop))
@@ -614,6 +636,25 @@ export class TurnState implements TurnPlan.Nested {
       else run.stop(stop)
     })
     return done
+  }
+
+  /** Takes a call out of those that are held; the first that is the same takes its place. */
+  private takeHeld(position: number): Taken | undefined {
+    if (this.rare === undefined) return undefined
+    const { held, heldTwins } = this.rare
+    const twin = heldTwins.findIndex((one) => one.taken.position === position)
+    if (twin !== -1) return heldTwins.splice(twin, 1)[0]!.taken
+    const at = held.findIndex((one) => one.position === position)
+    if (at === -1) return undefined
+    const [taken] = held.splice(at, 1)
+    const heirs = heldTwins.filter((one) => one.of === position)
+    const heir = heirs[0]?.taken
+    if (heir !== undefined) held.push(heir)
+    for (const one of heirs) {
+      heldTwins.splice(heldTwins.indexOf(one), 1)
+      if (one.taken !== heir) heldTwins.push({ taken: one.taken, of: heir!.position })
+    }
+    return taken
   }
 
   /** One of several identical calls is stopped; the run goes on for the others. */
@@ -652,7 +693,9 @@ export class TurnState implements TurnPlan.Nested {
       const asked = { position, id: call.id, name: call.name, repairedFrom: undefined }
       this.fill(
         position,
-        call.providerExecuted === true ? Answers.providerExecuted(asked) : Answers.cancelledBeforeStart(asked, this.stopped!)
+        call.providerExecuted === true
+          ? Answers.providerExecuted(asked)
+          : Answers.cancelledBeforeStart(asked, this.rare?.early.get(position) ?? this.stopped!)
       )
     })
     this.planned = true

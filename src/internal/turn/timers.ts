@@ -12,11 +12,15 @@ import type * as Scheduler from "effect/Scheduler"
 
 export interface Timer {
   readonly at: number
+  /** Equal times come in the order in which they were set. */
+  readonly order: number
   /** Called with the owner when the time has come, unless `off`. */
   readonly fire: (owner: any) => void
   readonly owner: unknown
   off: boolean
 }
+
+const comesFirst = (a: Timer, b: Timer): boolean => a.at < b.at || (a.at === b.at && a.order < b.order)
 
 /**
  * Those that want to sleep, all of one program together. Whoever has closed by the time the scheduler gets to it is not among
@@ -59,6 +63,7 @@ export class Timers {
   /** The time of the current step, read once for everything that happens in it. */
   private cached = -1
   private firing = false
+  private order = 0
 
   private armed = false
   private readonly sleepers: Sleepers
@@ -87,13 +92,13 @@ export class Timers {
 
   setAt<Owner>(at: number, fire: (owner: Owner) => void, owner: Owner): Timer | undefined {
     if (at === Infinity) return undefined
-    const timer: Timer = { at, fire, owner, off: false }
+    const timer: Timer = { at, order: this.order++, fire, owner, off: false }
     const heap = this.heap
     let i = heap.length
     heap.push(timer)
     while (i > 0) {
       const up = (i - 1) >> 1
-      if (heap[up]!.at <= timer.at) break
+      if (comesFirst(heap[up]!, timer)) break
       heap[i] = heap[up]!
       i = up
     }
@@ -109,8 +114,8 @@ export class Timers {
     for (;;) {
       let child = 2 * i + 1
       if (child >= heap.length) break
-      if (child + 1 < heap.length && heap[child + 1]!.at < heap[child]!.at) child++
-      if (heap[child]!.at >= last.at) break
+      if (child + 1 < heap.length && comesFirst(heap[child + 1]!, heap[child]!)) child++
+      if (comesFirst(last, heap[child]!)) break
       heap[i] = heap[child]!
       i = child
     }
