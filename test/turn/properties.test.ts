@@ -98,7 +98,7 @@ const checkAnswers = (
   assert.deepStrictEqual(answers.map((event) => event.position).sort((a, b) => a - b), calls.map((_, i) => i))
   for (const event of answers) assert.strictEqual(event.outcome, outcomes[event.position])
   for (const one of outcomes) Schema.decodeUnknownSync(Outcome.Encoded)(JSON.parse(JSON.stringify(Outcome.toJson(one))))
-  // A history built from it has one call and one answer for each id that a provider can tell apart.
+  // A history built from it has one answer for each call, and one for all re-deliveries of a call.
   const { content } = Turn.toPrompt(calls, outcomes)
   const ids = (role: string) =>
     content.filter((message) => message.role === role).flatMap((message) =>
@@ -106,8 +106,10 @@ const checkAnswers = (
     )
   assert.deepStrictEqual(ids("tool"), ids("assistant"))
   assert.strictEqual(new Set(ids("assistant")).size, ids("assistant").length)
-  const named = new Set(calls.map((one) => one.id).filter((id) => id !== ""))
-  assert.strictEqual(ids("assistant").length, named.size + calls.filter((one) => one.id === "").length)
+  const ambiguous = outcomes.filter((one) => one.status === "error" && one.code === "ambiguous_id")
+  const others = outcomes.filter((one) => one.id !== "" && !ambiguous.includes(one))
+  const distinct = new Set(others.map((one) => one.id)).size + outcomes.filter((one) => one.id === "").length
+  assert.strictEqual(ids("assistant").length, ambiguous.length + distinct)
 }
 
 /** An outcome says no more and no less than what happened to the handler. */

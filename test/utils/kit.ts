@@ -5,7 +5,7 @@
  * Time is virtual: `drive` runs an effect and moves the clock until it has ended.
  */
 import { Backend, ToolCall, ToolPolicy, Turn, TurnContext } from "effect-turn"
-import type { Outcome, TurnEvent } from "effect-turn"
+import type { Outcome, TurnError, TurnEvent } from "effect-turn"
 import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
 import * as Clock from "effect/Clock"
@@ -288,3 +288,15 @@ export const run = (calls: ReadonlyArray<ToolCall.ToolCall>, options?: Turn.Opti
 
 /** The snapshot of a backend with nothing out and nobody in line. */
 export const idle = (concurrency: number) => ({ concurrency, running: 0, waiting: 0, tenants: Object.create(null) })
+
+/** Runs calls of tools that a test makes itself, with their handlers by name. */
+export const runWith = (
+  made: ReadonlyArray<Tool.Any>,
+  handlers: Record<string, (params: any, context: any) => any>,
+  calls: ReadonlyArray<ToolCall.ToolCall>,
+  options?: Turn.Options
+): Effect.Effect<ReadonlyArray<Outcome.Outcome<any>>, TurnError.TurnError> => {
+  const kit = Toolkit.make(...(made as ReadonlyArray<any>))
+  const layer = Layer.mergeAll(kit.toLayer(handlers as any), Turn.layer()) as Layer.Layer<any>
+  return Turn.run(kit, calls, options).pipe(Effect.provide(layer)) as Effect.Effect<any, TurnError.TurnError>
+}

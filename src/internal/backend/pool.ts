@@ -376,6 +376,13 @@ export class Pool {
     return this.free > 0 && list.waiting > 0 && list.tenant.running < this.limits.perTenant
   }
 
+  /** The permits of which one has to come back before anything waiting in this list is served: those of a tenant at its limit. */
+  blocking(list: Waitlist): ReadonlyArray<Permit> {
+    const { tenant } = list
+    const all = Array.from(this.out)
+    return tenant.running < this.limits.perTenant ? all : all.filter((permit) => permit.tenant === tenant)
+  }
+
   stats(): {
     readonly concurrency: number
     readonly running: number

@@ -90,7 +90,16 @@ export class Group<F> {
     member.phase = "ended"
     this.open--
     if (verdict._tag === "success") this.successes++
-    if (this.stopped === undefined && this.open > 0 && this.policy.stops(verdict, this.successes)) this.stop(bySibling)
+    if (this.stopped === undefined && this.open > 0 && this.decides(verdict)) this.stop(bySibling)
+  }
+
+  /** A policy of somebody's own that throws stops the others, as a predicate that throws does. */
+  private decides(verdict: Verdict<F>): boolean {
+    try {
+      return this.policy.stops(verdict, this.successes)
+    } catch {
+      return true
+    }
   }
 
   stop(reason: StopReason): void {

@@ -21,21 +21,22 @@ export const progressing = (from: ReadonlyArray<Run>): ReadonlySet<Run> => {
     } else if (run.phase === "waiting") {
       collect(run.node, every)
       if (run.state === "waiting") {
-        const { pool } = run.list!
-        if (pool.free > 0 && !run.list!.paused) known.add(run)
+        const { list } = run
+        const { pool } = list!
+        if (pool.canServe(list!) && !list!.paused) known.add(run)
         else {
           any = []
-          for (const permit of pool.out) {
+          for (const permit of pool.blocking(list!)) {
             if (permit.owner instanceof Run) any.push(permit.owner)
             else known.add(run)
           }
-          if (run.list!.paused) { for (const other of run.turn.runs) if (other.phase === "running") any.push(other) }
+          if (list!.paused) { for (const other of run.turn.runs) if (other.phase === "running") any.push(other) }
         }
       } else if (every.length === 0) known.add(run)
     } else known.add(run)
     blockers.set(run, { every, any })
     for (const other of every) all.add(other)
-    if (any !== undefined) for (const other of any) all.add(other)
+    if (any !== undefined) { for (const other of any) all.add(other) }
   }
   for (let changed = true; changed;) {
     changed = false
