@@ -96,8 +96,7 @@ export const ofEvent = (progress: Progress.Progress, event: TurnEvent.TurnEvent)
   const row = progress.rows[event.position]
   switch (event._tag) {
     case "CallQueued":
-      // Who waits for a permit says so when it starts: most get theirs at once.
-      return event.for === "permit" ? undefined : of("wait", `${name} ${row?.waitsFor ?? ""}`)
+      return of("wait", `${name} ${row?.waitsFor ?? ""}`)
     case "CallStarted":
       return of("start", `${name} ${argumentsText(row?.call.arguments)}${waitedText(event)}`)
     case "CallOverdue":
@@ -112,8 +111,13 @@ export const ofEvent = (progress: Progress.Progress, event: TurnEvent.TurnEvent)
 const argumentsText = (args: unknown): string =>
   args == null || (typeof args === "string" && args.trim() === "") ? "{}" : cut(json(args), 60)
 
-const waitedText = ({ backend, waited }: TurnEvent.CallStarted): string =>
-  waited.permit < 1 ? "" : ` after ${duration(waited.permit)} for ${backend ?? "the turn's own limit"}`
+const waitedText = ({ backend, waited }: TurnEvent.CallStarted): string => {
+  const parts = [
+    ...(waited.keys < 1 ? [] : [`${duration(waited.keys)} for earlier calls`]),
+    ...(waited.permit < 1 ? [] : [`${duration(waited.permit)} for ${backend ?? "the turn's own limit"}`])
+  ]
+  return parts.length === 0 ? "" : ` after ${parts.join(" and ")}`
+}
 
 /** The table of outcomes, one line for each call. */
 export const table = (

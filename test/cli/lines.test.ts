@@ -98,11 +98,12 @@ describe("a turn that runs", () => {
       return Lines.ofEvent(progress, event) ?? []
     })
     assert.deepStrictEqual(lines, [
+      "0 ms      wait      #0 search for Hotels",
       "0 ms      wait      #1 book for earlier calls",
       "0 ms      end       #2 pay pending_approval",
       '20 ms     start     #0 search {"q":"x"} after 20 ms for Hotels',
       "70 ms     end       #0 search ok in 50 ms",
-      "70 ms     start     #1 book {}",
+      "70 ms     start     #1 book {} after 70 ms for earlier calls",
       "79 ms     overdue   #1 book: a write that has started is awaited",
       "90 ms     stop      by_caller (user)",
       "1.50 s    end       #1 book timeout (handler) in 1.43 s"

@@ -68,6 +68,9 @@ export class Run extends Siblings.Member<AnyOutcome> implements Backend.Entry, A
   idleTimer: Timer | undefined = undefined
   progressAt = 0
   readyAt = 0
+  /** For whom its waiting is told: it had to wait for keys, for a permit. */
+  waitedForKeys = false
+  waitedForPermit = false
   /** Turns that run inside this run's handler. */
   nested: Set<TurnState> | undefined = undefined
 

@@ -228,6 +228,7 @@ export class TurnState implements TurnPlan.Nested {
         node.carries = true
       }
       if (node.pending > 0) {
+        run.waitedForKeys = true
         return this.event((base) => ({ ...base(run), _tag: "CallQueued", for: "keys", backend: run.runner.entry.backendName }))
       }
     }
@@ -323,6 +324,7 @@ export class TurnState implements TurnPlan.Nested {
   private tellQueued(joined: ReadonlyArray<Run>): void {
     for (const run of joined) {
       if (run.phase !== "waiting") continue
+      run.waitedForPermit = true
       this.event((base) => ({ ...base(run), _tag: "CallQueued", for: "permit", backend: run.runner.entry.backendName }))
     }
   }
@@ -386,7 +388,10 @@ export class TurnState implements TurnPlan.Nested {
       _tag: "CallStarted",
       attempt: 1,
       backend: run.runner.entry.backendName,
-      waited: { keys: run.readyAt - this.startedAt, permit: now - run.readyAt }
+      waited: {
+        keys: run.waitedForKeys ? run.readyAt - this.startedAt : 0,
+        permit: run.waitedForPermit ? now - run.readyAt : 0
+      }
     }))
     let effect: Effect.Effect<unknown, unknown, any>
     try {
