@@ -1,6 +1,6 @@
 /** Clocks, stops, the grace, and what is left to the supervisor. */
 import { assert, describe, it } from "@effect/vitest"
-import { Outcome, ToolCall, ToolPolicy, Turn, type TurnEvent } from "effect-turn"
+import { type Outcome, ToolCall, ToolPolicy, Turn, type TurnEvent } from "effect-turn"
 import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
 import * as Context from "effect/Context"
@@ -452,6 +452,26 @@ describe("R20: the grace", () => {
         assert.deepStrictEqual(yield* Api.stats, idle(1))
         assert.deepStrictEqual(words(outcomes), ["cancelled/by_deadline"])
       }).pipe(Effect.provide(layer))
+    }))
+
+  it.effect("of nothing: a stop answers at once, and what does not end at once is left to the supervisor", () =>
+    Effect.gen(function*() {
+      const { book, layer } = lab({ script: { quick: { ms: 100 }, slow: { ms: 100, cleanup: 50 }, w: { ms: 100 } } })
+      const outcomes = yield* drive(
+        run([call("read", "quick"), call("read", "slow"), call("write", "w", ["k"])], {
+          deadline: 20,
+          grace: 0,
+          onEvent: book.note
+        }).pipe(Effect.provide(layer))
+      )
+      assert.deepStrictEqual(words(outcomes), [
+        "cancelled/by_deadline",
+        "cancelled/by_deadline",
+        "cancelled/by_deadline"
+      ])
+      const [end] = book.tagsOf("TurnEnded") as ReadonlyArray<TurnEvent.TurnEnded>
+      assert.deepStrictEqual([end!.at, end!.unsettled], [20, 2])
+      assert.deepStrictEqual(book.tagsOf("CallSettledLate").map((event) => event.at), [70, 100])
     }))
 
   it.effect("a late death is observed, and answers nobody", () =>

@@ -1,0 +1,326 @@
+/** Calls that wait for a human, and calls that wait for those. */
+import { assert, describe, it } from "@effect/vitest"
+import { type Outcome, ToolCall, ToolPolicy, Turn } from "effect-turn"
+import * as Tool from "effect/ai/Tool"
+import * as Toolkit from "effect/ai/Toolkit"
+import * as Effect from "effect/Effect"
+import { pipe } from "effect/Function"
+import * as Schema from "effect/Schema"
+import * as TestClock from "effect/testing/TestClock"
+import { call, drive, ended, fork, lab, run, runWith, toolkit, words } from "../utils/kit.ts"
+
+const asking = (needsApproval: (params: any, context: any) => any) =>
+  pipe(
+    Tool.make("ask", {
+      parameters: Schema.Struct({ n: Schema.optionalKey(Schema.Finite) }),
+      success: Schema.Unknown,
+      failure: Schema.String,
+      needsApproval
+    }),
+    ToolPolicy.read({ keys: () => [] })
+  )
+
+describe("R10: a call that needs approval", () => {
+  it.effect("is held and answered so; what conflicts with it later is deferred; everything else runs", () =>
+    Effect.gen(function*() {
+      const { book, layer } = lab()
+      const outcomes = yield* drive(
+        run([
+          call("read", "before", ["k"]),
+          call("pay", "held", ["k"]),
+          call("read", "after", ["k"]),
+          call("write", "other", ["l"]),
+          call("bare", "any"),
+          call("read", "free")
+        ]).pipe(Effect.provide(layer))
+      )
+      assert.deepStrictEqual(words(outcomes), [
+        "ok",
+        "pending_approval",
+        "deferred/waits_for_approval",
+        "ok",
+        "deferred/waits_for_approval",
+        "ok"
+      ])
+      assert.deepStrictEqual(
+        [1, 2, 4].map((i) => [outcomes[i]!.started, outcomes[i]!.effect, outcomes[i]!.retryable]),
+        [[false, "none", false], [false, "none", true], [false, "none", true]]
+      )
+      assert.deepStrictEqual(book.runs.map((one) => one.tag), ["before", "other", "free"])
+    }))
+
+  it.effect("holds no keys against other turns", () =>
+    Effect.gen(function*() {
+      const { book, layer } = lab({ script: { slow: { ms: 100 } } })
+      yield* Effect.gen(function*() {
+        const first = yield* fork(run([call("pay", "held", ["k"]), call("read", "slow")]))
+        const second = yield* fork(run([call("write", "w", ["k"])]))
+        yield* TestClock.adjust(1000)
+        yield* ended(first)
+        yield* ended(second)
+        assert.deepStrictEqual(book.span("w"), [0, 10])
+      }).pipe(Effect.provide(layer))
+    }))
+
+  it.effect("is asked with the decoded parameters and the call's id, as a truth value or an effect", () =>
+    Effect.gen(function*() {
+      for (const as of [(answer: boolean) => answer, (answer: boolean) => Effect.delay(Effect.succeed(answer), 30)]) {
+        const asked: Array<unknown> = []
+        const tool = asking(({ n }, { toolCallId }) => {
+          asked.push([n, toolCallId])
+          return as(n > 100)
+        })
+        const outcomes = yield* drive(
+          runWith([tool], { ask: () => Effect.succeed(1) }, [
+            ToolCall.make("a", "ask", { n: 500 }),
+            ToolCall.make("b", "ask", { n: 5 })
+          ])
+        )
+        assert.deepStrictEqual(words(outcomes), ["pending_approval", "ok"])
+        assert.deepStrictEqual(asked, [[500, "a"], [5, "b"]])
+      }
+    }))
+
+  const failing: Record<string, () => any> = {
+    "throws": () => {
+      throw new Error("boom")
+    },
+    "dies": () => Effect.die("boom"),
+    "is interrupted": () => Effect.interrupt,
+    "fails": () => Effect.fail("boom"),
+    "answers nonsense": () => "yes",
+    "answers nonsense as an effect": () => Effect.succeed("no"),
+    "is a promise": () => Promise.resolve(false)
+  }
+  for (const [name, needsApproval] of Object.entries(failing)) {
+    it.effect(`is held when the question ${name}`, () =>
+      Effect.gen(function*() {
+        let ran = false
+        const outcomes = yield* drive(
+          runWith([asking(needsApproval)], { ask: () => Effect.sync(() => ran = true) }, [ToolCall.make("a", "ask")])
+        )
+        assert.deepStrictEqual(words(outcomes), ["pending_approval"])
+        assert.isFalse(ran)
+      }))
+  }
+
+  it.effect("is not asked about arguments that cannot be taken", () =>
+    Effect.gen(function*() {
+      let asked = 0
+      const tool = asking(() => {
+        asked++
+        return true
+      })
+      const outcomes = yield* drive(runWith([tool], { ask: () => Effect.succeed(1) }, [ToolCall.make("a", "ask", "{")]))
+      assert.deepStrictEqual(words(outcomes), ["error/invalid_arguments"])
+      assert.strictEqual(asked, 0)
+    }))
+
+  it.effect("R9: the same call again shares its answer", () =>
+    Effect.gen(function*() {
+      const { layer } = lab()
+      const outcomes = yield* drive(
+        run([call("pay", "x", ["k"], { id: "a" }), call("pay", "x", ["k"], { id: "b" }), call("pay", "y", ["k"])]).pipe(
+          Effect.provide(layer)
+        )
+      )
+      assert.deepStrictEqual(words(outcomes), ["pending_approval", "pending_approval", "pending_approval"])
+      assert.deepStrictEqual(outcomes.map((one) => one.duplicateOf?.id), [undefined, "a", undefined])
+    }))
+
+  it.effect("R9: a read is not answered from before a write that is held", () =>
+    Effect.gen(function*() {
+      const { book, layer } = lab()
+      const outcomes = yield* drive(
+        run([call("read", "x", ["k"], { id: "a" }), call("pay", "p", ["k"]), call("read", "x", ["k"], { id: "b" })])
+          .pipe(
+            Effect.provide(layer)
+          )
+      )
+      assert.deepStrictEqual(words(outcomes), ["ok", "pending_approval", "deferred/waits_for_approval"])
+      assert.strictEqual(book.count("x"), 1)
+    }))
+
+  it.effect("R1: a turn of nothing but held calls ends at once", () =>
+    Effect.gen(function*() {
+      const { book, layer } = lab()
+      const outcomes = yield* drive(
+        run([call("pay", "a", ["k"])], { onEvent: book.note }).pipe(Effect.provide(layer)),
+        1
+      )
+      assert.deepStrictEqual(words(outcomes), ["pending_approval"])
+      assert.deepStrictEqual(book.events.map((event) => event._tag), ["TurnStarted", "CallEnded", "TurnEnded"])
+    }))
+})
+
+describe("R2: stopping one call by its position, while others go on", () => {
+  const started = (
+    calls: ReadonlyArray<ToolCall.ToolCall>,
+    script: NonNullable<Parameters<typeof lab>[0]>["script"],
+    use: (handle: Turn.Handle<typeof toolkit>) => Effect.Effect<void>,
+    options?: Turn.Options,
+    more?: Parameters<typeof lab>[0]
+  ) =>
+    Effect.gen(function*() {
+      const { book, layer } = lab({ ...more, ...(script === undefined ? undefined : { script }) })
+      const outcomes = yield* Effect.gen(function*() {
+        const handle = yield* Turn.start(toolkit, calls, { ...options, onEvent: book.note })
+        yield* use(handle)
+        yield* TestClock.adjust(1_000_000)
+        return yield* ended(yield* fork(handle.await))
+      }).pipe(Effect.scoped, Effect.provide(layer))
+      return { book, outcomes }
+    })
+
+  const at = (ms: number, stop: Effect.Effect<boolean>, expected = true) =>
+    Effect.gen(function*() {
+      yield* TestClock.adjust(ms)
+      assert.strictEqual(yield* stop, expected)
+    })
+
+  it.effect("one that waits: not started, nothing done, and those behind it keep their order", () =>
+    Effect.gen(function*() {
+      const { book, outcomes } = yield* started(
+        [call("write", "a", ["k"]), call("write", "b", ["k"]), call("write", "c", ["k"])],
+        { a: { ms: 50 } },
+        (handle) => at(10, handle.cancelCall("b", "user"))
+      )
+      assert.deepStrictEqual(words(outcomes), ["ok", "cancelled/by_caller", "ok"])
+      assert.deepStrictEqual([outcomes[1]!.started, (outcomes[1] as Outcome.Cancelled).reason], [false, "user"])
+      assert.deepStrictEqual(book.span("c"), [50, 60])
+      assert.deepStrictEqual(book.tagsOf("CallEnded").map((event) => [(event as any).position, event.at]), [[1, 10], [
+        0,
+        50
+      ], [2, 60]])
+    }))
+
+  it.effect("one that stands in line for a permit: the next takes its place", () =>
+    Effect.gen(function*() {
+      const { book, outcomes } = yield* started(
+        ["a", "b", "c"].map((tag) => call("fetch", tag)),
+        { a: { ms: 50 } },
+        (handle) => at(10, handle.cancelCall(1)),
+        {},
+        { api: { concurrency: 1 } }
+      )
+      assert.deepStrictEqual(words(outcomes), ["ok", "cancelled/by_caller", "ok"])
+      assert.deepStrictEqual(book.span("c"), [50, 60])
+    }))
+
+  it.effect("one that runs: a read is interrupted, a write is awaited and told truly", () =>
+    Effect.gen(function*() {
+      const { book, outcomes } = yield* started(
+        [call("read", "r"), call("write", "w", ["k"]), call("read", "free")],
+        { r: { ms: 100 }, w: { ms: 100 } },
+        (handle) => Effect.andThen(at(10, handle.cancelCall(0)), at(0, handle.cancelCall(1)))
+      )
+      assert.deepStrictEqual(words(outcomes), ["cancelled/by_caller", "ok", "ok"])
+      assert.deepStrictEqual([book.span("r"), book.span("w")], [[0, 10], [0, 100]])
+    }))
+
+  it.effect("one that has its answer, or is not there: false", () =>
+    Effect.gen(function*() {
+      const { outcomes } = yield* started([call("read", "a"), call("read", "b")], { b: { ms: 100 } }, (handle) =>
+        Effect.gen(function*() {
+          yield* at(50, handle.cancelCall(0), false)
+          for (const nowhere of [2, -1, 0.5, NaN, "nobody", ""]) {
+            yield* at(0, handle.cancelCall(nowhere), false)
+          }
+        }))
+      assert.deepStrictEqual(words(outcomes), ["ok", "ok"])
+    }))
+
+  it.effect("an id that stands for two calls addresses neither", () =>
+    Effect.gen(function*() {
+      const { outcomes } = yield* started(
+        [call("read", "a", [], { id: "" }), call("read", "b", [], { id: "" })],
+        { a: { ms: 50 }, b: { ms: 50 } },
+        (handle) => at(10, handle.cancelCall(""), false)
+      )
+      assert.deepStrictEqual(words(outcomes), ["ok", "ok"])
+    }))
+
+  it.effect("one that is held: cancelled, the others stay", () =>
+    Effect.gen(function*() {
+      const { outcomes } = yield* started(
+        [call("pay", "a", ["k"]), call("pay", "b", ["k"]), call("read", "slow")],
+        { slow: { ms: 100 } },
+        (handle) => Effect.andThen(at(10, handle.cancelCall(0)), at(0, handle.cancelCall(0), false))
+      )
+      assert.deepStrictEqual(words(outcomes), ["cancelled/by_caller", "pending_approval", "ok"])
+    }))
+
+  it.effect("one of two held calls that are the same: the other stays held, and stands for itself", () =>
+    Effect.gen(function*() {
+      const calls = [
+        call("pay", "x", ["k"], { id: "a" }),
+        call("pay", "x", ["k"], { id: "b" }),
+        call("pay", "x", ["k"], { id: "c" }),
+        call("read", "slow")
+      ]
+      const first = yield* started(calls, { slow: { ms: 100 } }, (handle) => at(10, handle.cancelCall(0)))
+      assert.deepStrictEqual(words(first.outcomes), [
+        "cancelled/by_caller",
+        "pending_approval",
+        "pending_approval",
+        "ok"
+      ])
+      assert.deepStrictEqual(first.outcomes.map((one) => one.duplicateOf?.position), [
+        undefined,
+        undefined,
+        1,
+        undefined
+      ])
+      const second = yield* started(calls, { slow: { ms: 100 } }, (handle) => at(10, handle.cancelCall(1)))
+      assert.deepStrictEqual(words(second.outcomes), [
+        "pending_approval",
+        "cancelled/by_caller",
+        "pending_approval",
+        "ok"
+      ])
+      assert.deepStrictEqual(second.outcomes.map((one) => one.duplicateOf?.position), [
+        undefined,
+        undefined,
+        0,
+        undefined
+      ])
+    }))
+
+  it.effect("one of two identical calls: the run goes on for the other, and is stopped when all have gone", () =>
+    Effect.gen(function*() {
+      const calls = [call("read", "x", [], { id: "a" }), call("read", "x", [], { id: "b" })]
+      const one = yield* started(calls, { x: { ms: 100 } }, (handle) => at(10, handle.cancelCall(0)))
+      assert.deepStrictEqual(words(one.outcomes), ["cancelled/by_caller", "ok"])
+      assert.deepStrictEqual(one.book.span("x"), [0, 100])
+      const both = yield* started(
+        calls,
+        { x: { ms: 100 } },
+        (handle) => Effect.andThen(at(10, handle.cancelCall(1)), at(10, handle.cancelCall(0)))
+      )
+      assert.deepStrictEqual(words(both.outcomes), ["cancelled/by_caller", "cancelled/by_caller"])
+      const { at: began, endedAt } = both.book.of("x")
+      assert.strictEqual(endedAt! - began, 20)
+    }))
+
+  it.effect("one while the turn is still being taken in: it is not run", () =>
+    Effect.gen(function*() {
+      const ran: Array<number> = []
+      const tool = asking(() => Effect.delay(Effect.succeed(false), 50))
+      const handler = { ask: ({ n }: { n: number }) => Effect.sync(() => ran.push(n)) }
+      const kit = Toolkit.make(tool)
+      const outcomes = yield* Effect.gen(function*() {
+        const handle = yield* Turn.start(kit, [
+          ToolCall.make("a", "ask", { n: 1 }),
+          ToolCall.make("b", "ask", { n: 2 })
+        ])
+        yield* TestClock.adjust(10)
+        assert.isTrue(yield* handle.cancelCall("a", "user"))
+        assert.isFalse(yield* handle.cancelCall("a", "again"))
+        yield* TestClock.adjust(1000)
+        return yield* ended(yield* fork(handle.await))
+      }).pipe(Effect.scoped, Effect.provide(kit.toLayer(handler as any)), Effect.provide(Turn.layer()))
+      assert.deepStrictEqual(words(outcomes), ["cancelled/by_caller", "ok"])
+      assert.strictEqual((outcomes[0] as Outcome.Cancelled).reason, "user")
+      assert.deepStrictEqual(ran, [2])
+    }))
+})
