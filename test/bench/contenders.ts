@@ -3,24 +3,24 @@ import { ToolCall, ToolPolicy, Turn } from "effect-turn"
 import { Context, Effect, Layer, pipe, Schema, Scope, Semaphore } from "effect"
 import { Tool, Toolkit } from "effect/ai"
 
-export const Noop = pipe(
+const Noop = pipe(
   Tool.make("noop", { parameters: Schema.Struct({ n: Schema.Finite }), success: Schema.Finite }),
   ToolPolicy.read({ keys: () => [] })
 )
-export const Async = pipe(
+const Async = pipe(
   Tool.make("async", { parameters: Schema.Struct({ n: Schema.Finite }), success: Schema.Finite }),
   ToolPolicy.read({ keys: () => [] })
 )
-export const Parked = pipe(
+const Parked = pipe(
   Tool.make("parked", { parameters: Schema.Struct({ n: Schema.Finite }), success: Schema.Finite }),
   ToolPolicy.read({ keys: () => [] })
 )
 
-export const toolkit = Toolkit.make(Noop, Async, Parked)
+const toolkit = Toolkit.make(Noop, Async, Parked)
 
 /** One real asynchronous step: a promise that has settled already. */
 const settled = Promise.resolve(0)
-export const handlers = {
+const handlers = {
   noop: ({ n }: { readonly n: number }) => Effect.succeed(n),
   async: ({ n }: { readonly n: number }) => Effect.map(Effect.promise(() => settled), (zero) => zero + n),
   parked: (_: { readonly n: number }) => Effect.never

@@ -42,8 +42,7 @@ const run = (args: ReadonlyArray<string>, options: { readonly stdin?: string; re
       ) as [string, string]
       return { code, out, err, raw }
     }).pipe(
-      Effect.provide(Layer.mergeAll(TestConsole.layer, stdio, terminal)),
-      Effect.provide(NodeServices.layer)
+      Effect.provide(Layer.mergeAll(TestConsole.layer, stdio, terminal).pipe(Layer.provideMerge(NodeServices.layer)))
     )
   })
 

@@ -4,6 +4,7 @@ import { type Outcome, ToolCall, ToolPolicy, Turn } from "effect-turn"
 import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
 import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
 import { pipe } from "effect/Function"
 import * as Schema from "effect/Schema"
 import * as TestClock from "effect/testing/TestClock"
@@ -318,7 +319,7 @@ describe("R2: stopping one call by its position, while others go on", () => {
         assert.isFalse(yield* handle.cancelCall("a", "again"))
         yield* TestClock.adjust(1000)
         return yield* ended(yield* fork(handle.await))
-      }).pipe(Effect.scoped, Effect.provide(kit.toLayer(handler as any)), Effect.provide(Turn.layer()))
+      }).pipe(Effect.scoped, Effect.provide(Layer.merge(kit.toLayer(handler as any), Turn.layer())))
       assert.deepStrictEqual(words(outcomes), ["cancelled/by_caller", "ok"])
       assert.strictEqual((outcomes[0] as Outcome.Cancelled).reason, "user")
       assert.deepStrictEqual(ran, [2])

@@ -226,7 +226,7 @@ describe("R14: two that wait for each other are found", () => {
       book.script.set("a", parked("wants-b", "b"))
       book.script.set("b", parked("wants-a", "a"))
       yield* drive(run([call("write", "a", ["a"]), call("write", "b", ["b"])]).pipe(Effect.provide(layer)))
-      const [one] = closed.filter((outcome) => outcome.status === "error")
+      const one = closed.find((outcome) => outcome.status === "error")
       assert.deepStrictEqual([one!.started, one!.effect, one!.retryable], [false, "none", false])
       assert.deepStrictEqual(words(closed).toSorted(), ["error/deadlock", "ok"])
     }))

@@ -10,7 +10,7 @@ export const int = (minimum: number, maximum: number): Arbitrary.Arbitrary<numbe
   Arbitrary.schema(Schema.Int.check(Schema.isBetween({ minimum, maximum })))
 
 /** Keys that meet: plain ones, paths, and the same path in several spellings. */
-export const key = pick(
+const key = pick(
   "a",
   "b",
   "f:/a",

@@ -165,7 +165,7 @@ export interface Limits {
 }
 
 /** The nearest permit of this pool that surrounding work holds. */
-export const heldOf = (held: Permit | undefined, pool: Pool): Permit | undefined => {
+const heldOf = (held: Permit | undefined, pool: Pool): Permit | undefined => {
   for (let permit = held; permit !== undefined; permit = permit.outer) {
     if (permit.pool === pool && !permit.returned) return permit
   }

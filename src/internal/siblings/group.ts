@@ -32,7 +32,7 @@ export interface Policy<in F> {
   readonly stops: (verdict: Verdict<F>, successes: number) => boolean
 }
 
-export const bySibling: StopReason = { code: "by_sibling" }
+const bySibling: StopReason = { code: "by_sibling" }
 
 export abstract class Member<F> {
   readonly group: Group<F>

@@ -52,7 +52,7 @@ const unknownEffect = (policy: ToolPolicy.ToolPolicy): string =>
 const whileRunning = (policy: ToolPolicy.ToolPolicy): string =>
   policy.access === "read" ? afterRead : policy.forward !== undefined ? afterForward : afterWrite
 
-export const ok = (asked: Asked, result: unknown, encoded: unknown, effect: Outcome.Effect): Any => {
+const ok = (asked: Asked, result: unknown, encoded: unknown, effect: Outcome.Effect): Any => {
   const { id, name, position } = asked
   const outcome: Record<string, unknown> = {
     position,

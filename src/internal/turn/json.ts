@@ -111,7 +111,7 @@ const looksOdd = (text: string): boolean =>
 /** Forms without a sign of their own: the marker, a place in the turn, a pointer or a member behind the first word. */
 const odd = /^(?:TBD\s*$|API_call_[0-9]|[^\s<>{}"'`$]{1,200}?(?:#\/|\.(?:results?|output|id)(?![A-Za-z0-9_])))/i
 
-export const isPlain = (value: object): boolean => {
+const isPlain = (value: object): boolean => {
   const proto = Object.getPrototypeOf(value)
   return proto === Object.prototype || proto === null
 }

@@ -162,7 +162,7 @@ export const complaint = (issue: unknown): { readonly message: string; readonly 
 }
 
 /** What a handler gets beside its parameters. */
-export interface HandlerContext {
+interface HandlerContext {
   readonly toolCallId: string
   readonly preliminary: (result: unknown) => Effect.Effect<void>
 }

@@ -119,7 +119,7 @@ class Place {
 }
 
 /** Splits a key into the steps of its path; `.`, `..` and doubled slashes are resolved, so that equal paths are equal. */
-export const segments = (key: string): ReadonlyArray<string> => {
+const segments = (key: string): ReadonlyArray<string> => {
   if (key.indexOf("/") === -1) return [key]
   const out: Array<string> = []
   const parts = key.split("/")
