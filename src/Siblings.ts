@@ -11,7 +11,14 @@ import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import { dual } from "effect/Function"
-import { Group, Member, neutral, type Policy as CorePolicy, type StopReason, success } from "./internal/siblings/group.ts"
+import {
+  Group,
+  Member,
+  neutral,
+  type Policy as CorePolicy,
+  type StopReason,
+  success
+} from "./internal/siblings/group.ts"
 import * as TurnError from "./TurnError.ts"
 
 /**
@@ -209,13 +216,14 @@ export type All<Members> = Members extends ReadonlyArray<AnyEffect> ? {
  * @since 0.1.0
  * @stability experimental
  */
-export type Services<Members> = Members extends Iterable<Effect.Effect<any, any, infer R>> ? R
-  : Members[keyof Members] extends infer M ? M extends Effect.Effect<any, any, infer R> ? R : never
+export type Services<Members> = MemberOf<Members> extends infer M ?
+  M extends Effect.Effect<any, any, infer R> ? R : never
   : never
 
-type Failures<Members> = Members extends Iterable<Effect.Effect<any, infer E, any>> ? E
-  : Members[keyof Members] extends infer M ? M extends Effect.Effect<any, infer E, any> ? E : never
+type Failures<Members> = MemberOf<Members> extends infer M ? M extends Effect.Effect<any, infer E, any> ? E : never
   : never
+
+type MemberOf<Members> = Members extends Iterable<infer M> ? M : Members[keyof Members]
 
 /**
  * Runs effects side by side under a policy and tells what became of each.
@@ -244,10 +252,12 @@ type Failures<Members> = Members extends Iterable<Effect.Effect<any, infer E, an
  * @stability experimental
  */
 export const all: {
-  <const Members extends Iterable<AnyEffect> | Record<string, AnyEffect>>(
-    policy: Policy<Cause.Cause<NoInfer<Failures<Members>>>>,
+  <E>(
+    policy: Policy<Cause.Cause<E>>,
     options?: Options
-  ): (members: Members) => Effect.Effect<All<Members>, never, Services<Members>>
+  ): <const Members extends Iterable<Effect.Effect<any, E, any>> | Record<string, Effect.Effect<any, E, any>>>(
+    members: Members
+  ) => Effect.Effect<All<Members>, never, Services<Members>>
   <const Members extends Iterable<AnyEffect> | Record<string, AnyEffect>>(
     members: Members,
     policy: Policy<Cause.Cause<NoInfer<Failures<Members>>>>,
@@ -281,7 +291,7 @@ const concurrencyOf = (concurrency: number | "unbounded" | undefined): number =>
     new TurnError.InvalidLimit({
       owner: "Siblings.all",
       limit: "concurrency",
-      expected: "a whole number from 1, or \"unbounded\"",
+      expected: 'a whole number from 1, or "unbounded"',
       received: TurnError.show(concurrency)
     })
   )
