@@ -81,6 +81,12 @@ export class Waitlist {
     return this.limiter !== undefined && this.limiter.running >= this.limiter.limit
   }
 
+  /** How many of those that wait here wait for their turn's own limit, whatever the backend has free. */
+  get ownWaits(): number {
+    const { limiter } = this
+    return limiter === undefined ? 0 : Math.max(0, this.waiting - Math.max(0, limiter.limit - limiter.running))
+  }
+
   add(entry: Entry): void {
     const items = this.items
     let at = items.length
@@ -181,6 +187,8 @@ export class Pool {
   readonly out = new Set<Permit>()
   private readonly tenants = new Map<string, TenantQueue>()
   private readonly ring = new Fifo<TenantQueue>()
+  /** Lists of turns with a limit of their own in which something waits. */
+  private readonly limited = new Set<Waitlist>()
   private pumping = false
   private position = 0
 
@@ -218,10 +226,7 @@ export class Pool {
     const held = heldOf(entry.outer, this)
     if (list.waiting === 0) list.tenant = this.tenantOf(list.tenant.name)
     const tenant = list.tenant
-    if (held === undefined && this.limits.queueLimit !== Infinity) {
-      const open = Math.min(this.free, this.limits.perTenant - tenant.running)
-      if (this.waiting >= Math.max(0, open) + this.limits.queueLimit) return false
-    }
+    if (held === undefined && this.limits.queueLimit !== Infinity && this.isFull(list)) return false
     entry.state = "waiting"
     if (held !== undefined) {
       if (!held.lent && !list.paused) {
@@ -234,10 +239,21 @@ export class Pool {
       ;(held.borrowers ??= new Fifo()).push({ entry, list })
     }
     list.add(entry)
+    if (list.limiter !== undefined) this.limited.add(list)
     this.waiting++
     tenant.waiting++
     this.enqueue(list)
     return true
+  }
+
+  /** Whether one more has no place in the line. What waits for its own turn's limit stands in nobody's way. */
+  private isFull(list: Waitlist): boolean {
+    const { limiter, tenant } = list
+    if (limiter !== undefined && limiter.running + list.waiting >= limiter.limit) return false
+    const open = Math.max(0, Math.min(this.free, this.limits.perTenant - tenant.running))
+    let inLine = this.waiting
+    for (const other of this.limited) inLine -= other.ownWaits
+    return inLine >= open + this.limits.queueLimit
   }
 
   /** Takes an entry out of the line: stopped, or out of time. */
@@ -250,7 +266,10 @@ export class Pool {
   private left(list: Waitlist): void {
     this.waiting--
     list.tenant.waiting--
-    if (--list.waiting === 0) list.clear()
+    if (--list.waiting === 0) {
+      list.clear()
+      this.limited.delete(list)
+    }
     this.forget(list.tenant)
   }
 

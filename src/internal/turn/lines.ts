@@ -52,6 +52,13 @@ export class Lines {
     const { joined, pools } = this
     if (pools.length > 0) {
       this.pools = []
+      if (this.limiter !== undefined && pools.length > 1) {
+        // Whoever takes the turn's own limit first: the order of the lists, not that of the backends.
+        for (const { pool } of this.waiting().toReversed()) {
+          const at = pools.indexOf(pool)
+          if (at !== -1) pools.unshift(...pools.splice(at, 1))
+        }
+      }
       for (const pool of pools) pool.pump()
     }
     if (joined.length > 0) this.joined = []
@@ -69,15 +76,18 @@ export class Lines {
   freed(): void {
     if (this.limiter === undefined) return
     this.limiter.running--
-    const waiting = Array.from(this.lists.values()).filter((list) => list.waiting > 0)
-    waiting.sort((a, b) => {
+    for (const list of this.waiting()) {
+      list.pool.resume(list, this.held)
+      this.visit(list.pool)
+    }
+  }
+
+  /** The lists in which something waits, the one whose next call goes first in front. */
+  private waiting(): Array<Backend.Waitlist> {
+    return Array.from(this.lists.values()).filter((list) => list.waiting > 0).sort((a, b) => {
       const [first, second] = [a.peek(), b.peek()]
       if (first === undefined || second === undefined) return first === undefined ? 1 : -1
       return second.priority - first.priority || first.position - second.position
     })
-    for (const list of waiting) {
-      list.pool.resume(list, this.held)
-      this.visit(list.pool)
-    }
   }
 }
