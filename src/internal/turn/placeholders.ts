@@ -131,9 +131,12 @@ export const find = (
   return required === undefined ? undefined : findEmpty(value, required, literal, "")
 }
 
+/** How far a text is searched: what stands behind that is a document's own, and searching it all would cost milliseconds. */
+const searched = 20_000
+
 const findIn = (value: unknown, path: string, calls: Calls): Found | undefined => {
   if (typeof value === "string") {
-    const text = value.trim()
+    const text = (value.length > searched ? value.slice(0, searched) : value).trim()
     const call = refersTo(text, calls)
     if (call !== undefined) return waitsFor(path, text, call)
     return isMarker(text)
