@@ -64,7 +64,7 @@ describe("Handler.promise", () => {
             throw boom
           },
           () =>
-            Object.defineProperty({}, "then", {
+            new Proxy({}, {
               get() {
                 throw boom
               }
