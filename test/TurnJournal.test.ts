@@ -122,8 +122,7 @@ const turn = (
     const { book, layer } = lab(more)
     const outcomes = yield* drive(
       run(calls, { ...options, onEvent: book.note }).pipe(
-        Effect.provide(scripted({ asked }, does)),
-        Effect.provide(layer)
+        Effect.provide([layer, scripted({ asked }, does)])
       )
     )
     return { asked, book, outcomes }
@@ -164,7 +163,7 @@ describe("R21: a turn with a journal", () => {
           ["ok", "error", "ok"]
         )
         assert.strictEqual(book.runs.length, 3)
-      }).pipe(Effect.provide(TurnJournal.layerMemory), Effect.provide(layer))
+      }).pipe(Effect.provide([layer, TurnJournal.layerMemory]))
     }))
 
   it.effect("waits for the journal before the handler starts, and before the answer is given", () =>
@@ -255,8 +254,7 @@ describe("R21: a turn with a journal", () => {
       })
       const outcomes = yield* drive(
         run([call("read", "bad"), call("write", "a", ["k"])], { siblings: Siblings.failFast }).pipe(
-          Effect.provide(journal),
-          Effect.provide(layer)
+          Effect.provide([layer, journal])
         )
       )
       assert.deepStrictEqual(words(outcomes), ["error/failed", "cancelled/by_sibling"])
@@ -278,7 +276,7 @@ describe("R21: a turn with a journal", () => {
           ),
           ["ok"]
         )
-      }).pipe(Effect.provide(TurnJournal.layerMemory), Effect.provide(layer))
+      }).pipe(Effect.provide([layer, TurnJournal.layerMemory]))
     }))
 
   it.effect("what is given up while the journal is slow gives its place under the turn's own limit back", () =>
@@ -340,7 +338,7 @@ describe("R21: a turn with a journal", () => {
             else assert.include([[], ["reserve"], ["reserve", "free"]].map(String), String(steps))
           })
           assert.deepStrictEqual(yield* Api.stats, idle(1))
-        }).pipe(Effect.provide(journal), Effect.provide(layer))
+        }).pipe(Effect.provide([layer, journal]))
       }),
     runs(200)
   )

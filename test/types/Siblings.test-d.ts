@@ -1,3 +1,6 @@
+// What must not compile is left floating on purpose.
+// @effect-diagnostics floatingEffect:off
+// @effect-diagnostics missingEffectError:off
 import { type Backend, Siblings, type TurnContext } from "effect-turn"
 import type * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
