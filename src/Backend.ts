@@ -1,5 +1,5 @@
 /**
- * A named thing with limited capacity, shared by all turns of the process and by plain effects (rule R14).
+ * A named thing with limited capacity, shared by all turns of the process and by plain effects.
  *
  * A permit is taken last, after the keys, in one step with its release, and kept until the work has really ended. Tenants take
  * turns, and within a tenant the turns do; nobody starves. Work inside a handler inherits what its ancestors hold: it borrows

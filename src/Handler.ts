@@ -1,8 +1,10 @@
 /**
- * Adapters for handlers that are not effects.
+ * Adapters for handlers that are not effects: `Handler.promise` makes an `effect/ai` handler of a function that returns a promise,
+ * with an abort signal, and with a stop that waits for the promise's own end.
  *
  * @since 0.1.0
  */
+
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -33,8 +35,8 @@ export interface PromiseContext<in Success> {
  * **Details**
  *
  * On interruption the signal is aborted, and the call ends when the promise has settled: a promise that ignores its signal is
- * work too, so that "no orphans" holds for the work and not only for the fiber (rule R22). The turn's grace bounds the wait. A
- * write's true end within the grace is what its call is answered.
+ * work too, and what a turn promises holds for the work, not only for the fiber. The turn's grace bounds the wait. A write's
+ * true end within the grace is what its call is answered.
  *
  * A rejection is a defect, unless `onError` turns it into the tool's own failure.
  *

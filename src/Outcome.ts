@@ -1,7 +1,7 @@
 /**
- * What became of a call: exactly one answer for each, in the order of the calls (rule R1).
+ * What became of a call: exactly one answer for each, in the order of the calls.
  *
- * An outcome keeps four things apart (rule R3): not started, no effect, applied, unknown. Nothing that may have happened
+ * An outcome keeps four things apart: not started, no effect, applied, unknown. Nothing that may have happened
  * is ever reported as not done.
  *
  * @since 0.1.0
@@ -68,7 +68,7 @@ export type ErrorCode = typeof ErrorCode.Type
 export const CancelCode = Schema.Literals(["by_caller", "by_sibling", "by_deadline", "by_itself"])
 
 /**
- * Who cancelled a call (rule R19).
+ * Who cancelled a call.
  *
  * @category models
  * @since 0.1.0
@@ -331,7 +331,7 @@ export const toJson = (outcome: Outcome): Encoded => {
 }
 
 /**
- * What the model is told (rule R30): the result for `ok`, `{status, code, retryable, message, …}` for anything else.
+ * What the model is told: the result for `ok`, `{status, code, retryable, message, …}` for anything else.
  *
  * **Details**
  *
@@ -369,7 +369,7 @@ export const isOk = <O extends Outcome<any>>(outcome: O): outcome is Extract<O, 
   outcome.status === "ok"
 
 /**
- * Tells whether this outcome is a failure in the sense of fail-fast (rule R18): an error from a run, a handler's timeout,
+ * Tells whether this outcome is a failure in the sense of fail-fast: an error from a run, a handler's timeout,
  * or a call that interrupted itself. Held, deferred, invalid and unknown calls are none.
  *
  * @category predicates

@@ -3,7 +3,7 @@
  *
  * A call is a label and a request, nothing more. Inside the runtime a call is known by its turn and its
  * **position** in the list; the provider's id is carried along and never used as a key, because ids may be empty,
- * repeated in another turn, or repeated in the same turn (rule R2).
+ * repeated in another turn, or repeated in the same turn.
  *
  * @since 0.1.0
  */
@@ -49,7 +49,7 @@ export const ToolCall = Schema.Struct({
  *
  * **Details**
  *
- * `length`, `content-filter` and `error` mean that the response was cut short: nothing of it runs (rule R11).
+ * `length`, `content-filter` and `error` mean that the response was cut short: nothing of it runs.
  *
  * @category schemas
  * @since 0.1.0

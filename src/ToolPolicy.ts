@@ -67,7 +67,7 @@ export interface Failures<in Failure> {
 }
 
 /**
- * Whether invented arguments are looked for (rule R8): everywhere, nowhere, or everywhere but in the named arguments.
+ * Whether invented arguments are looked for: everywhere, nowhere, or everywhere but in the named arguments.
  *
  * @category models
  * @since 0.1.0
@@ -126,7 +126,7 @@ export const BackendAnnotation = reference<BackendKey<any, any, any> | undefined
 export const TimeoutAnnotation = reference<number>("Timeout", 10_000)
 
 /**
- * How long a call may wait for keys, permits and rate together, in milliseconds. Default: 60,000.
+ * How long a call may wait for keys and permits together, in milliseconds. Default: 60,000.
  *
  * @category annotations
  * @since 0.1.0
@@ -253,7 +253,7 @@ export const read: <T extends Tool.Any>(options?: KeysOption<T>) => (tool: T) =>
  * **Details**
  *
  * A write waits for every earlier call of the turn that shares a key with it, and later ones wait for it. Once started it
- * is not interrupted, by siblings, by its timeout or from above, unless {@link forward} gives it a key (rule R20).
+ * is not interrupted, by siblings, by its timeout or from above, unless {@link forward} gives it a key.
  *
  * @category combinators
  * @since 0.1.0
@@ -309,7 +309,8 @@ export const on = <Self, Shape, Requirements>(backend: BackendKey<Self, Shape, R
  * **Details**
  *
  * A read is interrupted and answered `timeout` / `handler`. A write without a key is not: it is overdue, its true outcome
- * is awaited within the turn's grace, and an event says so.
+ * is awaited within the turn's `grace`, and an event says so. The grace of writes has no limit unless the turn gives one, so
+ * this limit alone does not end a write that hangs.
  *
  * @category combinators
  * @since 0.1.0
@@ -319,7 +320,7 @@ export const timeout = (limit: Limit) => <T extends Tool.Any>(tool: T): T =>
   annotate(tool, TimeoutAnnotation, limitMillis(`tool "${tool.name}"`, "timeout", limit))
 
 /**
- * Limits how long a call may wait for keys, permits and rate together. Default: 60 seconds.
+ * Limits how long a call may wait for keys and permits together. Default: 60 seconds.
  *
  * @category combinators
  * @since 0.1.0
@@ -356,7 +357,7 @@ export const forward =
     annotate(tool, ForwardAnnotation, key)
 
 /**
- * Says that identical calls are each meant for themselves: they are never merged (rule R9).
+ * Says that identical calls are each meant for themselves: they are never merged.
  *
  * @category combinators
  * @since 0.1.0
@@ -366,6 +367,11 @@ export const repeatable = <T extends Tool.Any>(tool: T): T => annotate(tool, Rep
 
 /**
  * Says where invented arguments are looked for. Default: `"detect"`, everywhere.
+ *
+ * **Details**
+ *
+ * An empty text where one is required counts as invented. For a tool that takes `""`, name the argument in `literal`, or say
+ * `"off"`. `literal` has the names of whole arguments, at the top of the parameters.
  *
  * @category combinators
  * @since 0.1.0

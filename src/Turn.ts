@@ -52,7 +52,8 @@ export interface Unsettled {
 }
 
 /**
- * What all turns of a process share: the keys that are held per tenant, and the supervisor of work that was given up on.
+ * What all turns of a process share, and what {@link layer} gives: the keys that are held per tenant, and the supervisor of work
+ * that was given up on.
  *
  * **Details**
  *
@@ -89,7 +90,7 @@ export interface LayerOptions {
   readonly shutdown?: "stop" | "await" | undefined
   /** How long closing waits for work that was given up on. Default: 5 seconds. */
   readonly shutdownGrace?: ToolPolicy.Limit | undefined
-  /** Told of each work that was given up on and has really ended: its call keeps its answer (rule R20). It must not wait. */
+  /** Told of each work that was given up on and has really ended: its call keeps its answer. It must not wait. */
   readonly onSettledLate?: ((event: TurnEvent.CallSettledLate) => void) | undefined
   /** Told what is still at work when closing has waited long enough. Default: a warning in the log, one line a call. */
   readonly onUnsettled?: ((left: ReadonlyArray<Unsettled>) => Effect.Effect<void>) | undefined
@@ -124,7 +125,7 @@ const logUnsettled = (left: ReadonlyArray<Unsettled>): Effect.Effect<void> =>
  * **Details**
  *
  * When its scope closes, intake stops, running turns are stopped or awaited, what was given up on is awaited for
- * `shutdownGrace`, and what is left is told to `onUnsettled` (rule R36).
+ * `shutdownGrace`, and what is left is told to `onUnsettled`.
  *
  * @category layers
  * @since 0.1.0
@@ -186,24 +187,30 @@ export interface Options {
   readonly unit?: ((call: ToolCall.ToolCall, position: number) => string) | undefined
   /** `"sequential"` runs the calls one after another in emission order; a number is the turn's own limit. Default: `"parallel"`. */
   readonly execution?: "parallel" | "sequential" | number | undefined
-  /** Which identical calls are merged (rule R9). Default: `"all"`. */
+  /** Which identical calls are merged. Default: `"all"`. */
   readonly dedupe?: "all" | "reads" | "off" | undefined
-  /** How long the turn may take, waiting and running together. Default: no limit. */
+  /**
+   * When the turn stops, waiting and running together. A write that has started is awaited beyond it, within the `grace` of writes.
+   * Default: no limit.
+   */
   readonly deadline?: ToolPolicy.Limit | undefined
-  /** How long a stop, or a call's own timeout, waits for work that goes on regardless; 0 does not wait. Default: 5 seconds for reads, no limit for writes. */
+  /**
+   * How long a stop, a deadline, or a call's own timeout waits for work that goes on regardless; 0 does not wait. Default: 5 seconds for
+   * reads, no limit for writes: a write that hangs is awaited for ever unless this says otherwise.
+   */
   readonly grace?:
     | ToolPolicy.Limit
     | { readonly reads?: ToolPolicy.Limit | undefined; readonly writes?: ToolPolicy.Limit | undefined }
     | undefined
   /** Repairs case and surrounding white space of a tool's name when exactly one tool fits. Default: false. */
   readonly nameRepair?: boolean | undefined
-  /** How the model's response ended: a response that was cut short runs nothing (rule R11). */
+  /** How the model's response ended: a response that was cut short runs nothing. */
   readonly finishReason?: ToolCall.FinishReason | undefined
   /** Stops the turn when it succeeds; its value is the caller's own reason: `"user"`, `"budget"`, … It is interrupted with the turn's end. */
   readonly cancelOn?: Effect.Effect<string | void> | undefined
   /** Told every event, as it happens. It must not wait; what it throws is dropped. */
   readonly onEvent?: ((event: TurnEvent.TurnEvent) => void) | undefined
-  /** Told the calls and their outcomes as one unit when the turn has closed, also when its fiber is interrupted (rule R4). */
+  /** Told the calls and their outcomes as one unit when the turn has closed, also when its fiber is interrupted. */
   readonly onClosed?: ((closed: Closed) => Effect.Effect<void>) | undefined
   /** Limits of one call's arguments. Default: 1,000,000 characters, 64 levels, 10,000 members. */
   readonly limits?: Partial<ArgumentLimits> | undefined

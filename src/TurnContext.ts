@@ -1,5 +1,5 @@
 /**
- * The typed identity that runs through everything (rule R35): on whose behalf, in which conversation, which turn, who
+ * The typed identity that runs through everything: on whose behalf, in which conversation, which turn, who
  * asked. Nested turns inherit it.
  *
  * @since 0.1.0

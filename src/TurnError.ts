@@ -1,13 +1,13 @@
 /**
  * The one public error of the library. A turn's error channel is for misuse alone: whatever a *call* does is an
- * outcome (rule R1). Limits that cannot be are refused where they are written, so they are thrown, not returned.
+ * outcome. Limits that cannot be are refused where they are written, so they are thrown, not returned.
  *
  * @since 0.1.0
  */
 import * as Schema from "effect/Schema"
 
 /**
- * A limit that can never be met was written: 0, negative, NaN, over 2^31-1 ms, or an unspoken infinity (rule R15).
+ * A limit that can never be met was written: 0, negative, NaN, over 2^31-1 ms, or an unspoken infinity.
  *
  * @category reasons
  * @since 0.1.0
@@ -59,7 +59,7 @@ export class MissingService extends Schema.TaggedClass<MissingService>()("Missin
 }
 
 /**
- * The runtime is shut down, or is being shut down: it takes no new turns (rule R36).
+ * The runtime is shut down, or is being shut down: it takes no new turns.
  *
  * @category reasons
  * @since 0.1.0

@@ -1,6 +1,6 @@
 /**
  * The vocabulary of what happens in a turn: plain data, noun-verb. Spans, metrics, reports and progress lines are folds of
- * these events; nothing in a turn waits for whoever reads them (rule R33).
+ * these events; nothing in a turn waits for whoever reads them.
  *
  * @since 0.1.0
  */
@@ -84,7 +84,7 @@ export interface CallProgressed extends OfCall {
 }
 
 /**
- * A clock ran out over a write that is not interrupted: it is awaited (rule R20).
+ * A clock ran out over a write that is not interrupted: it is awaited, within the turn's grace.
  *
  * @category models
  * @since 0.1.0

@@ -1,5 +1,5 @@
 /**
- * What was started and what was settled (rule R21). Starting a call is one step: the stop is checked, the call is written down
+ * What was started and what was settled. Starting a call is one step: the stop is checked, the call is written down
  * as reserved, and the stop is checked again; only then does its handler run. Before the start there is certainly no effect,
  * after it there may be one.
  *

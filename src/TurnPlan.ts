@@ -1,6 +1,6 @@
 /**
  * What a turn will do, as a value, before anything runs: which calls run, which are held, deferred, duplicates or refused,
- * and who waits for whom, each edge with the key that makes it (rules R8, R9, R10, R12).
+ * and who waits for whom, each edge with the key that makes it.
  *
  * The plan is pure: calls and policies in, a value out. The runtime acts on this value and on nothing else.
  *

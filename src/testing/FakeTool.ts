@@ -5,6 +5,8 @@
  * hangs, interrupts itself, or is deaf to a stop. The tool keeps its own policies, so what is tested is the tool as it is
  * shipped. Time comes from the `Clock`: under a test clock nothing really waits.
  *
+ * What a world keeps to ("W" for world; other modules number their own):
+ *
  * - **W1** A run is written down in the step that starts it, and closed when its work has really ended.
  * - **W2** An effect lands only if the work is still running at that moment; a read has none.
  * - **W3** Writes that carry an idempotency key have one effect for each tenant, tool and key.

@@ -2,12 +2,12 @@
  * What every provider's codec is: calls and a finish reason out of a message, calls and outcomes back into the messages
  * that the provider wants. Also the kit for writing one.
  *
- * **Invariants**
+ * **Invariants** of the histories that a dialect builds ("W" for wire; other modules number their own):
  *
- * - W1: each call of a history has exactly one answer, in the order of the calls (rules R1, R34).
+ * - W1: each call of a history has exactly one answer, in the order of the calls.
  * - W2: call and answer carry the same id, which is not empty and stands for one call. Where the model gave none, or
  *   gave one id to different calls, both get a new one together. A re-delivery (same id, name and arguments) is one
- *   call with one answer (rule R2).
+ *   call with one answer.
  * - W3: the arguments in a history are JSON objects, whatever the model wrote; its raw text never goes back.
  * - W4: nothing here throws. What a provider is known to refuse is a `TurnError` that says where and why.
  *
@@ -97,7 +97,7 @@ export interface Answered {
 }
 
 /**
- * Pairs calls with outcomes for a history (invariants W1 and W2).
+ * Pairs calls with outcomes for a history (W1 and W2 of this module's header).
  *
  * **Details**
  *
@@ -204,8 +204,8 @@ export const contentOf = (outcome: Outcome.Outcome<any>): string | undefined => 
 }
 
 /**
- * The arguments of a call as they go into a history (invariant W3): what the model wrote if that is one JSON object,
- * else `{}`.
+ * The arguments of a call as they go into a history (W3 of this module's header): what the model wrote if that is one JSON
+ * object, else `{}`.
  *
  * **Example** (Raw text never goes back)
  *

@@ -134,7 +134,7 @@ const holdsBlocks = (content: unknown): boolean =>
  *
  * **Details**
  *
- * `arguments` are handed over as they came: the runtime reads them (rule R6). A custom tool's free text becomes the
+ * `arguments` are handed over as they came: the runtime reads them. A custom tool's free text becomes the
  * argument `input`. Of a response with several choices one must be chosen first, since they are alternatives.
  *
  * **Example** (A recorded message)
