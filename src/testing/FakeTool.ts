@@ -72,7 +72,8 @@ type Mutable<T> = { -readonly [K in keyof T]: T[K] }
  * work goes on to its end although it was told to stop, as a promise does that ignores its abort signal).
  *
  * - `ok`: succeeds with `result`.
- * - `fail`: fails with `failure`, the tool's own.
+ * - `fail`: fails with `failure`, the tool's own. Whether it says that nothing was changed is up to the tool's
+ *   `ToolPolicy.failures`; whether its effect has landed, to `effectAtMs`.
  * - `throw`: dies with `thrown`.
  * - `hang`: never ends, unless it is stopped or the world is released.
  * - `selfInterrupt`: interrupts itself.

@@ -1,9 +1,146 @@
 /**
- * Scenario files: fake tools, turns of calls, things that happen while they run, and what must come out, as data. A scenario
- * runs in virtual time: nothing waits for real seconds, and the same file gives the same report every time.
+ * Scenario files: fake tools, turns of calls, things that happen while they run, and what must come out, as data. A
+ * scenario runs in virtual time: nothing waits for real seconds, and the same file gives the same report every time.
  *
- * Besides what a file expects, rules are checked that hold in every turn: one outcome for each call, in emission order;
- * nothing at work after the answer; all permits back; conflicting calls apart; writes never interrupted nor doubled.
+ * {@link runText} runs the text of a file, {@link run} a scenario that is a value already, and `effect-turn scenario`
+ * files on the command line. The rest of this page is the format. An unknown field makes the file invalid at every depth;
+ * fields with `?` may be left out. Times are whole milliseconds, limits are from 1 to 2^31-1 (`graceMs` from 0), and a
+ * limit that the file does not name is off, whatever the library's own default.
+ *
+ * **The file**
+ *
+ * - `name`: small letters, digits and dashes. The file has to be called after it: `two-reads` stands in `two-reads.json`.
+ * - `why`: the fault that the scenario guards against.
+ * - `tools`: name → tool, at least one.
+ * - `backends?`: name → `{concurrency, perTenant?, queueLimit?}`. A backend that a tool names and that is not here has no
+ *   bound.
+ * - `policy?`: what holds for every turn.
+ * - `turns`: at least one. They run one after another on the same runtime and backends.
+ * - `concurrent?`: `true` starts all turns at time 0, or at their `startAtMs`.
+ * - `expect`: what must come out.
+ *
+ * **A tool**: all fields may be left out
+ *
+ * - `access`: `"read"` or `"write"` (default).
+ * - `keys`: list of templates; `[]` touches nothing shared; absent is unknown reach. In a template `{hotel}` is the
+ *   argument `hotel`, and `{guest.id}` a member of one. What is no text is written as JSON, what is not there as nothing.
+ * - `backend`: a name.
+ * - `parameters`: JSON Schema of the arguments; absent or `true` is any object.
+ * - `timeoutMs`, `queueTimeoutMs`: the limits of running and of waiting.
+ * - `idempotency`: `"none"` (default), or `"forward"`: the backend counts one effect a key. `idempotencyKey` is the key's
+ *   template; default: the tool's name with its arguments.
+ * - `approval`: `true` holds every call. `repeatable`: `true` never merges identical calls.
+ * - `placeholders`: `"detect"` (default), `"off"`, or `{literal: [names of arguments]}`.
+ * - `behaviour`: one, or a list: the n-th execution takes the n-th, the last one repeats. Where any of the list has a
+ *   `when`, the first that fits the arguments is taken, one without `when` fits always, and where none fits the tool
+ *   answers `ok`.
+ *
+ * **A behaviour**: `{type, latencyMs?, effectAtMs?, when?, ignoresInterrupt?, …}`
+ *
+ * `latencyMs` (default 10) is how long it works. `effectAtMs` is when a write's effect lands; default: the end for `ok`,
+ * `returnRaw`, `callsTools` and `failAfterEffect`, never for the others. An effect that would land after the end, or after
+ * a stop, does not. `when` has some of the arguments, with their values. `ignoresInterrupt: true` works on to its end although
+ * it was stopped.
+ *
+ * - `ok`: answers `result` (default `{"ok": true}`).
+ * - `fail`: fails with `error` (default `"failed"`), and says that nothing was changed: no effect lands, whatever
+ *   `effectAtMs` says. The outcome's effect is `none`.
+ * - `failUnknown`: fails with `error`, and says nothing of its effect. A write's outcome has the effect `unknown`.
+ * - `failAfterEffect`: the same to its caller, and the effect has landed.
+ * - `throw`: dies with `thrown`, which is required; `"undefined"` stands for undefined.
+ * - `hang`: never ends by itself.
+ * - `selfInterrupt`: interrupts itself.
+ * - `returnRaw`: answers what JSON cannot hold; `result` is `"undefined"`, `"bigint"`, `"circular"`, `"date"` or `"nan"`.
+ * - `callsTools`: runs `calls` as a nested turn and answers their outcomes. The `policy` holds there too, but for its
+ *   deadline.
+ *
+ * A failure of `failUnknown` and `failAfterEffect` is transient: its call is retryable where that doubles no effect (a
+ * read, or a write with `forward`). One of `fail` is transient where the tool has a `retry`, as in `{"max": 0}`.
+ *
+ * `FakeTool` takes nearly the same behaviours for real tools, with differences: the failure is called `failure` there and
+ * `error` here; how a failure is classed there is the tool's own `ToolPolicy.failures`, so that there is one `fail`;
+ * `effectAtMs` may be `"end"` there; a nested turn is an effect, `runs`; and arguments that no `when` fits die there.
+ *
+ * **A turn**
+ *
+ * - `calls`: list of `{id, name, arguments, providerExecuted?}`. `arguments` is an object, or the text that the model
+ *   wrote. `id` may be `""`.
+ * - `startAtMs?`: starts no earlier. `tenant?`: default `"default"`.
+ * - `finishReason?`: `"tool-calls"`, `"stop"`; cut short: `"length"`, `"content-filter"`, `"error"`.
+ * - `events?`: list of `{type, atMs}`, with `atMs` from the turn's start. `cancelTurn`; `cancelCall` with the `id` of a
+ *   call; `interrupt` of the fiber that runs the turn. What comes after the answer still happens, before the next turn
+ *   starts.
+ * - `resume?`: `true` asks again for the turn before, with `calls` left out, or the same again. Nothing runs twice.
+ *
+ * **The policy**
+ *
+ * `siblings` (`"letFinish"`, `"failFast"`), `execution` (`"parallel"`, `"sequential"` or a number), `dedupe` (`"all"`,
+ * `"reads"`, `"off"`), `deadlineMs`, `graceMs` (of reads and writes alike), `nameRepair`: as `Turn.Options` says.
+ *
+ * **What to expect**: what is not named is not checked
+ *
+ * - `outcomes`: for each turn a list with one entry for each call, in emission order, of any of `id`, `status`, `code`,
+ *   `started`, `effect`, `retryable`, `duplicateOf`, `result`. `result` is compared whole, and a code has to be one of the
+ *   status.
+ * - `executions`: tool → starts of its handler. `effects`: tool → effects that landed, also after the answer.
+ * - `peak`: backend → the most handlers that ran at once; one that waits for its nested calls is not running.
+ * - `before`: pairs of ids: the first had ended when the second started, or in that instant. `overlap`: both ran at the
+ *   same time, for longer than an instant. Where turns share an id, `"0/c1"` is the one of turn 0.
+ * - `elapsedMs`: `{min?, max?}` of the time of the last answer. `runningAfter`: handlers still at work at that moment.
+ *
+ * **What is checked in every scenario.** A failure of these starts with its label:
+ *
+ * - R1: each call has one outcome, in emission order, and every turn ends.
+ * - R3: no outcome denies a start or an effect that was seen.
+ * - R4: `onClosed` was told once.
+ * - R12: conflicting runs of one tenant were apart, and those of one turn in order.
+ * - R14: permits were out only for handlers at work.
+ * - R17: nothing started, or was at work, after the answer; with a `graceMs`, R20: not before it had run out.
+ * - R20, R24: a write without `forward` was not interrupted, and not run twice for one call.
+ * - R29: no text for the model has half a character.
+ * - R35: each handler knew which call of which turn it serves.
+ * - R36: the runtime shut down.
+ *
+ * **What the format has and this version does not run**: a tool's `batch`, `resultBudget`, `retry` with a `max` above 0,
+ * `idempotency: "record"`, the behaviours `items` and `rateLimited`; a backend's `rate`; the policy's `references: true`
+ * and `resultBudget`; the event `crash`; the events `approve` and `deny` for a call that is held, and `resume` after one.
+ * Such a file is valid, and its report says what was not run, with `pass` false. What would come of them may stand in
+ * `expect`: `requests`, `replayed`, `truncated`, and null for the outcomes of a turn that crashed.
+ *
+ * **Example** (A stop does not cut a write short)
+ *
+ * ```ts import.meta.vitest
+ * import { Effect } from "effect"
+ * import { Scenario } from "effect-turn/testing"
+ *
+ * const text = JSON.stringify({
+ *   name: "stop-while-booking",
+ *   why: "A stop must not cut a booking short, nor lose its answer.",
+ *   tools: {
+ *     look: { access: "read", keys: ["hotel:{hotel}"], behaviour: { type: "hang" } },
+ *     book: { keys: ["hotel:{hotel}"], behaviour: { type: "ok", latencyMs: 50, result: "booked" } }
+ *   },
+ *   turns: [{
+ *     calls: [
+ *       { id: "a", name: "book", arguments: { hotel: "Tejo" } },
+ *       { id: "b", name: "look", arguments: { hotel: "Tejo" } },
+ *       { id: "c", name: "look", arguments: { hotel: "Alfama" } }
+ *     ],
+ *     events: [{ type: "cancelTurn", atMs: 10 }]
+ *   }],
+ *   expect: {
+ *     outcomes: [[
+ *       { status: "ok", effect: "applied", result: "booked" },
+ *       { status: "cancelled", code: "by_caller", started: false },
+ *       { status: "cancelled", code: "by_caller", started: true, effect: "none" }
+ *     ]],
+ *     effects: { book: 1 },
+ *     elapsedMs: { min: 50, max: 50 }
+ *   }
+ * })
+ * const report = await Effect.runPromise(Scenario.runText("stop-while-booking.json", text))
+ * const failures = report.failures // => []
+ * ```
  *
  * @since 0.1.0
  */
