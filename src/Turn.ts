@@ -178,11 +178,11 @@ const whenQuiet = (state: RuntimeState, quiet: () => boolean): Effect.Effect<voi
  * @since 0.1.0
  * @stability experimental
  */
-export interface Options {
+export interface Options<in O extends Outcome.Outcome<any> = Outcome.Outcome<any>> {
   /** The id of the turn. Default: a random one. */
   readonly turn?: string | undefined
   /** What the failure of one call means for the others. Default: `Siblings.letFinish`. */
-  readonly siblings?: Siblings.Policy<Outcome.Outcome<any>> | undefined
+  readonly siblings?: Siblings.Policy<O> | undefined
   /** Names the unit of a call: calls of one unit stand or fall together. Default: the whole turn is one unit. */
   readonly unit?: ((call: ToolCall.ToolCall, position: number) => string) | undefined
   /** `"sequential"` runs the calls one after another in emission order; a number is the turn's own limit. Default: `"parallel"`. */
@@ -211,7 +211,7 @@ export interface Options {
   /** Told every event, as it happens. It must not wait; what it throws is dropped. */
   readonly onEvent?: ((event: TurnEvent.TurnEvent) => void) | undefined
   /** Told the calls and their outcomes as one unit when the turn has closed, also when its fiber is interrupted. */
-  readonly onClosed?: ((closed: Closed) => Effect.Effect<void>) | undefined
+  readonly onClosed?: ((closed: Closed<O>) => Effect.Effect<void>) | undefined
   /** Limits of one call's arguments. Default: 1,000,000 characters, 64 levels, 10,000 members. */
   readonly limits?: Partial<ArgumentLimits> | undefined
 }
@@ -223,9 +223,9 @@ export interface Options {
  * @since 0.1.0
  * @stability experimental
  */
-export interface Closed {
+export interface Closed<out O extends Outcome.Outcome<any> = Outcome.Outcome<any>> {
   readonly calls: ReadonlyArray<ToolCall.ToolCall>
-  readonly outcomes: ReadonlyArray<Outcome.Outcome<any>>
+  readonly outcomes: ReadonlyArray<O>
 }
 
 /**
@@ -257,7 +257,16 @@ export type Services<K> = K extends Toolkit.WithHandler<infer Tools> ? Tool.Hand
  * @since 0.1.0
  * @stability experimental
  */
-export type Outcomes<K> = ReadonlyArray<Outcome.OutcomeOf<ToolsOf<K>>>
+export type Outcomes<K> = ReadonlyArray<OutcomeOf<K>>
+
+/**
+ * One outcome of a turn, typed by its toolkit.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export type OutcomeOf<K> = Outcome.OutcomeOf<ToolsOf<K>>
 
 const isCalls = (args: IArguments): boolean => Array.isArray(args[0])
 
@@ -300,7 +309,7 @@ export const run: {
   <K extends AnyToolkit>(
     toolkit: K,
     calls: ReadonlyArray<ToolCall.ToolCall>,
-    options?: Options
+    options?: Options<OutcomeOf<NoInfer<K>>>
   ): Effect.Effect<Outcomes<K>, TurnError.TurnError, Services<K> | Runtime>
   (
     calls: ReadonlyArray<ToolCall.ToolCall>,
@@ -347,7 +356,7 @@ export const plan: {
   <K extends AnyToolkit>(
     toolkit: K,
     calls: ReadonlyArray<ToolCall.ToolCall>,
-    options?: Options
+    options?: Options<OutcomeOf<NoInfer<K>>>
   ): Effect.Effect<TurnPlan.TurnPlan, TurnError.TurnError, Tool.ParametersDecodingServices<ToolsOf<K>[keyof ToolsOf<K>]>>
   (
     calls: ReadonlyArray<ToolCall.ToolCall>,
@@ -419,7 +428,7 @@ export const start: {
   <K extends AnyToolkit>(
     toolkit: K,
     calls: ReadonlyArray<ToolCall.ToolCall>,
-    options?: Options
+    options?: Options<OutcomeOf<NoInfer<K>>>
   ): Effect.Effect<Handle<K>, TurnError.TurnError, Services<K> | Runtime | Scope.Scope>
   (
     calls: ReadonlyArray<ToolCall.ToolCall>,
@@ -432,7 +441,7 @@ export const start: {
   (
     toolkit: AnyToolkit,
     calls: ReadonlyArray<ToolCall.ToolCall>,
-    options?: Options
+    options?: Options<any>
   ): Effect.Effect<Handle<any>, TurnError.TurnError, any> =>
     Effect.withFiber((fiber) => {
       const queue = Effect.runSync(Queue.unbounded<TurnEvent.TurnEvent, Cause.Done>())
@@ -496,7 +505,7 @@ export const stream: {
   <K extends AnyToolkit>(
     toolkit: K,
     calls: ReadonlyArray<ToolCall.ToolCall>,
-    options?: Options
+    options?: Options<OutcomeOf<NoInfer<K>>>
   ): Stream.Stream<TurnEvent.TurnEvent, TurnError.TurnError, Services<K> | Runtime>
   (
     calls: ReadonlyArray<ToolCall.ToolCall>,
@@ -509,7 +518,7 @@ export const stream: {
   (
     toolkit: AnyToolkit,
     calls: ReadonlyArray<ToolCall.ToolCall>,
-    options?: Options
+    options?: Options<any>
   ): Stream.Stream<TurnEvent.TurnEvent, TurnError.TurnError, any> =>
     Stream.unwrap(Effect.map(start(toolkit, calls, options), (handle) => handle.events))
 )

@@ -246,8 +246,6 @@ const failed = (asked: Asked, tool: ToolEntry, failure: unknown): Any => {
   const effect: Outcome.Effect = policy.access === "read" || ask(policy.failures.noEffect, failure) ? "none" : "unknown"
   const transient = ask(policy.failures.transient, failure)
   const retryable = transient && (effect === "none" || safe(policy))
-  const told = describeFailure(failure)
-  const words = effect === "unknown" ? `${told}; ${unknownEffect(policy)}` : told
   let encoded: unknown
   try {
     const attempt = tool.encodeFailure(failure)
@@ -255,5 +253,7 @@ const failed = (asked: Asked, tool: ToolEntry, failure: unknown): Any => {
   } catch {
     // The words are enough: a failure that cannot be encoded is still the call's failure.
   }
+  const told = describeFailure(failure, encoded)
+  const words = effect === "unknown" ? `${told}; ${unknownEffect(policy)}` : told
   return { ...base(asked, "error", "failed", true, effect, retryable, words), failure, encoded } as Any
 }

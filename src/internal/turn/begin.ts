@@ -3,7 +3,7 @@ import type * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import type * as Outcome from "../../Outcome.ts"
 import * as Siblings from "../../Siblings.ts"
-import type * as ToolCall from "../../ToolCall.ts"
+import * as ToolCall from "../../ToolCall.ts"
 import * as TurnError from "../../TurnError.ts"
 import type * as TurnEvent from "../../TurnEvent.ts"
 import * as TurnPlan from "../../TurnPlan.ts"
@@ -12,9 +12,9 @@ import { check, type Checked, type Given, invalidInput } from "./options.ts"
 import type { Setting } from "./run.ts"
 import type { RuntimeState } from "./runtime.ts"
 import { TurnState } from "./state.ts"
-import { surroundingsOf } from "./surroundings.ts"
+import { type Surroundings, surroundingsOf } from "./surroundings.ts"
 import { Timers } from "./timers.ts"
-import type { AnyToolkit } from "./tool.ts"
+import type { AnyToolkit, Runner } from "./tool.ts"
 
 /** What belongs to one turn; the public words stand at `Turn.Options`. */
 export interface BeginOptions extends Given {
@@ -67,6 +67,9 @@ export const beginTurn = (
   const opts = check(options)
   if (opts instanceof TurnError.TurnError) return opts
   const around = surroundingsOf(context)
+  const intake = intakeOf(toolkit, calls, () => state.identity().turn, opts, options)
+  const missing = missingFor(calls, toolkit, intake, around, options)
+  if (missing !== undefined) return missing
   const setting: Setting = {
     runtime,
     around,
@@ -81,7 +84,7 @@ export const beginTurn = (
     graceWrites: opts.graceWrites,
     emit: emitter(options?.onEvent, also)
   }
-  const state = new TurnState(setting)
+  const state: TurnState = new TurnState(setting)
   const waiting: Array<(outcomes: ReadonlyArray<Outcome.Outcome<any>>) => void> = []
   let result: ReadonlyArray<Outcome.Outcome<any>> | undefined
   const finish = (outcomes: ReadonlyArray<Outcome.Outcome<any>>) => {
@@ -106,7 +109,7 @@ export const beginTurn = (
   state.step(() => {
     if (options?.cancelOn !== undefined) state.stopWhen(options.cancelOn)
     if (opts.deadline !== Infinity) setting.timers.set(opts.deadline, deadlineIsOver, state)
-    if (state.stopped === undefined) takeIn(state, toolkit, opts, options)
+    if (state.stopped === undefined) takeIn(state, toolkit, intake, opts)
   })
   return {
     setting,
@@ -137,15 +140,33 @@ export const intakeOf = (
 
 const deadlineIsOver = (state: TurnState): void => state.stop({ code: "by_deadline" })
 
-/** Intake, then the plan, then the start. Only approvals and schemas that take time make this asynchronous. */
-const takeIn = (
-  state: TurnState,
+/** A handler or a backend that is not in the context: misuse, and found before anything runs. */
+const missingFor = (
+  calls: ReadonlyArray<ToolCall.ToolCall>,
   toolkit: AnyToolkit,
-  opts: Checked,
+  intake: Intake,
+  around: Surroundings,
   options: BeginOptions | undefined
-): void => {
+): TurnError.TurnError | undefined => {
+  if (ToolCall.isCutShort(options?.finishReason)) return undefined
+  let last: string | undefined
+  for (const call of calls) {
+    // Calls of one tool often stand side by side.
+    if (call.providerExecuted === true || call.name === last) continue
+    last = call.name
+    const tool = intake.toolOf(call.name)
+    if (tool === undefined) continue
+    const runner = around.runner(toolkit, tool)
+    if ("missing" in runner) {
+      return TurnError.make(new TurnError.MissingService({ tool: tool.name, service: runner.missing }))
+    }
+  }
+  return undefined
+}
+
+/** Intake, then the plan, then the start. Only approvals and schemas that take time make this asynchronous. */
+const takeIn = (state: TurnState, toolkit: AnyToolkit, intake: Intake, opts: Checked): void => {
   const { around, calls } = state.setting
-  const intake = intakeOf(toolkit, calls, () => state.identity().turn, opts, options)
   const taken: Array<Taken> = []
   let pending: Array<Effect.Effect<void, never, any>> | undefined
   for (let i = 0; i < calls.length; i++) {
@@ -155,10 +176,7 @@ const takeIn = (
   }
   const go = () => {
     if (state.stopped !== undefined) return
-    state.start(taken, TurnPlan.make(taken, opts), (one) => {
-      const runner = around.runner(toolkit, one.tool!)
-      return "missing" in runner ? runner.missing : runner
-    })
+    state.start(taken, TurnPlan.make(taken, opts), (one) => around.runner(toolkit, one.tool!) as Runner)
   }
   if (pending === undefined) return go()
   state.helper(Effect.forEach(pending, (one) => one, { concurrency: "unbounded", discard: true }), go)

@@ -97,25 +97,38 @@ export class Intake {
       )
       return taken
     }
-    if (!Object.hasOwn(this.tools, call.name)) return this.unknown(taken)
-    this.parse(taken, this.tools[call.name])
+    const name = this.nameOf(call.name)
+    if (name === undefined) {
+      taken.state = refused("unknown_tool", unknownTool(call.name, Object.keys(this.tools)))
+      return taken
+    }
+    if (name !== call.name) {
+      taken.repairedFrom = call.name
+      taken.name = name
+    }
+    this.parse(taken, this.tools[name])
     return taken
   }
 
-  private unknown(taken: Taken): Taken {
-    const names = Object.keys(this.tools)
-    if (this.options.nameRepair) {
-      const wanted = taken.name.trim().toLowerCase()
-      const fitting = names.filter((name) => name.toLowerCase() === wanted)
-      if (fitting.length === 1) {
-        taken.repairedFrom = taken.name
-        taken.name = fitting[0]!
-        this.parse(taken, this.tools[fitting[0]!])
-        return taken
-      }
+  /** The name of the tool that a call means; undefined when there is none. */
+  private nameOf(name: string): string | undefined {
+    if (Object.hasOwn(this.tools, name)) return name
+    if (!this.options.nameRepair) return undefined
+    const wanted = name.trim().toLowerCase()
+    const fitting = Object.keys(this.tools).filter((known) => known.toLowerCase() === wanted)
+    return fitting.length === 1 ? fitting[0] : undefined
+  }
+
+  /** The tool that a call of this name runs; undefined when there is none, or none that can be made ready. */
+  toolOf(name: string): ToolEntry | undefined {
+    const meant = this.nameOf(name)
+    if (meant === undefined) return undefined
+    try {
+      return entryOf(this.tools[meant])
+    } catch {
+      // Its calls are answered one by one, with the reason.
+      return undefined
     }
-    taken.state = refused("unknown_tool", unknownTool(taken.name, names))
-    return taken
   }
 
   private parse(taken: Taken, given: any): void {

@@ -237,13 +237,17 @@ export const describe = (thrown: unknown): string => {
   return text.length > 2000 ? `${text.slice(0, 2000)}…` : text
 }
 
-/** The words of a tool's own failure: its message where it has one, its JSON where it has none. */
-export const describeFailure = (failure: unknown): string => {
+/** The words of a tool's own failure: its message where it has one, its name and its JSON where it has none. */
+export const describeFailure = (failure: unknown, encoded: unknown): string => {
   try {
-    if (typeof failure === "object" && failure !== null && !(failure instanceof Error)) {
-      const { message } = failure as { readonly message?: unknown }
-      const text = typeof message === "string" && message !== "" ? message : JSON.stringify(failure)
-      return text.length > 2000 ? `${text.slice(0, 2000)}…` : text
+    if (typeof failure === "object" && failure !== null) {
+      const { message, name } = failure as { readonly message?: unknown; readonly name?: unknown }
+      if (typeof message !== "string" || message === "") {
+        const text = JSON.stringify(encoded ?? failure)
+        const words = failure instanceof Error && typeof name === "string" ? `${name}: ${text}` : text
+        return words.length > 2000 ? `${words.slice(0, 2000)}…` : words
+      }
+      if (!(failure instanceof Error)) return message.length > 2000 ? `${message.slice(0, 2000)}…` : message
     }
   } catch {
     // Described below, like anything else that cannot be read.

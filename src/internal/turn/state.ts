@@ -169,7 +169,7 @@ export class TurnState implements TurnPlan.Nested {
   }
 
   /** Takes over what the plan has decided, takes the places of all calls, and starts what is ready. */
-  start(taken: ReadonlyArray<Taken>, plan: TurnPlan.TurnPlan, runnerOf: (taken: Taken) => Runner | string): void {
+  start(taken: ReadonlyArray<Taken>, plan: TurnPlan.TurnPlan, runnerOf: (taken: Taken) => Runner): void {
     const { emit, timers } = this.setting
     this.planned = true
     if (emit !== undefined) {
@@ -184,14 +184,10 @@ export class TurnState implements TurnPlan.Nested {
   }
 
   /** One call as the plan has decided it: it gets a run, is held, or has its answer. */
-  private takeOver(one: Taken, call: TurnPlan.PlannedCall, runnerOf: (taken: Taken) => Runner | string): void {
+  private takeOver(one: Taken, call: TurnPlan.PlannedCall, runnerOf: (taken: Taken) => Runner): void {
     switch (call.verdict) {
       case "run": {
-        const runner = runnerOf(one)
-        if (typeof runner === "string") {
-          return this.fill(one.position, Answers.refused(one, "defect", `the tool "${one.name}" cannot be run: it needs ${runner}`))
-        }
-        const run = new Run(this.groupOf(one), this, one, runner, call.height)
+        const run = new Run(this.groupOf(one), this, one, runnerOf(one), call.height)
         this.runs.push(run)
         this.bySlot[one.position] = run
         return
