@@ -3,7 +3,7 @@
  *
  * The model's own tool resolution is switched off and validation deferred, so that every call comes through as it was made, also
  * one with bad arguments or an invented name. The turn answers all of them, and `Turn.toPrompt` gives the messages to go on with:
- * the calls, and an answer for each. The model here is scripted; any `LanguageModel` layer takes its place.
+ * what the model said, its calls, and an answer for each. The model here is scripted; any `LanguageModel` layer takes its place.
  */
 import { Effect, Layer, pipe, Schema, Stream } from "effect"
 import { ToolCall, ToolPolicy, Turn } from "effect-turn"
@@ -53,7 +53,7 @@ const ask = (question: string) =>
       for (const one of outcomes) {
         console.log(`step ${step}: ${one.name} is ${one.status}${one.message && `, ${one.message}`}`)
       }
-      prompt = Prompt.concat(prompt, Turn.toPrompt(calls, outcomes))
+      prompt = Prompt.concat(prompt, Turn.toPrompt(calls, outcomes, { parts: response.content }))
     }
     return "The model makes calls without end."
   })
@@ -75,6 +75,7 @@ const finish = (reason: Response.FinishReason): Response.PartEncoded => ({
 
 const script: Array<Array<Response.PartEncoded>> = [
   [
+    { type: "text", text: "I look at both hotels." },
     call("a", "get_rooms", { hotel: "Alfama" }),
     call("b", "get_rooms", { hotel: "Tejo" }),
     call("c", "get_rooms", { city: "Lisbon" }),
