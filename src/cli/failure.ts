@@ -24,13 +24,15 @@ export class Misuse extends Data.TaggedError("Misuse")<{
 export class NotOk extends Data.TaggedError("NotOk")<{}> {}
 
 /** What was wrong, what was expected, what came, and what to do. */
-export const explain = (misuse: Misuse): Effect.Effect<void> =>
-  Console.error([
+export const words = (misuse: Misuse): string =>
+  [
     `effect-turn: ${clean(misuse.what)}`,
     `  expected  ${clean(misuse.expected)}`,
     `  got       ${clean(misuse.received)}`,
     `  do        ${clean(misuse.advice)}`
-  ].join("\n"))
+  ].join("\n")
+
+export const explain = (misuse: Misuse): Effect.Effect<void> => Console.error(words(misuse))
 
 /** A misuse that the library found. */
 export const fromTurnError = (what: string, error: TurnError.TurnError, advice: string): Misuse => {
@@ -62,9 +64,10 @@ export const fromTurnError = (what: string, error: TurnError.TurnError, advice: 
     case "MissingService":
       return new Misuse({
         what: `${what}: the tool "${reason.tool}" cannot run`,
-        expected: `${reason.service} in the layer that the tools module exports`,
+        expected: `${reason.service} in the \`layer\` that the tools module exports`,
         received: "a layer without it",
-        advice: "merge it into the exported `layer`"
+        advice:
+          "export a `layer` with all handlers and backends: Layer.mergeAll(toolkit.toLayer({…}), Hotels.layer({…}))"
       })
     case "ShutDown":
       return new Misuse({ what, expected: "a running runtime", received: reason.message, advice })
@@ -109,12 +112,16 @@ export const fromCliError = (error: CliError.NonShowHelpErrors, command: string)
   }
 }
 
-/** Words for whatever was thrown: never empty, never failing itself. */
+/** Words for whatever was thrown or exported: never empty, never failing itself. */
 export const describeThrown = (thrown: unknown): string => {
   try {
     if (thrown instanceof Error) return thrown.message === "" ? thrown.name : `${thrown.name}: ${thrown.message}`
-    return typeof thrown === "string" && thrown !== "" ? thrown : `${typeof thrown} ${String(JSON.stringify(thrown))}`
+    if (typeof thrown === "string") return thrown === "" ? "an empty text" : thrown
+    if (typeof thrown === "function") return thrown.name === "" ? "a function" : `the function ${thrown.name}`
+    return typeof thrown === "object" && thrown !== null
+      ? `${Array.isArray(thrown) ? "a list" : "an object"} ${JSON.stringify(thrown)}`
+      : String(thrown)
   } catch {
-    return `a thrown ${typeof thrown} that cannot be shown`
+    return `a ${typeof thrown} that cannot be shown`
   }
 }

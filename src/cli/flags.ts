@@ -11,7 +11,7 @@ export const message = Argument.String("MESSAGE").pipe(
 
 export const tools = Flag.String("tools").pipe(
   Flag.withMetavar("MODULE"),
-  Flag.withDescription("JavaScript or TypeScript module that exports `toolkit` and `layer` (see above)")
+  Flag.withDescription("module that exports the tools (see above): a path or a file URL")
 )
 
 export const json = Flag.Boolean("json").pipe(
@@ -20,16 +20,33 @@ export const json = Flag.Boolean("json").pipe(
 )
 
 export const siblings = Flag.Literals("siblings", ["let-finish", "fail-fast"]).pipe(
+  Flag.withMetavar("let-finish|fail-fast"),
   Flag.withDescription("what a failing call does to the others: nothing (the default), or stop them"),
   Flag.optional
 )
 
 export const deadline = Flag.String("deadline").pipe(
   Flag.withMetavar("TIME"),
-  Flag.withDescription('time for the whole turn, waiting included: "500ms", "30s", "2m", "1 minute"'),
+  Flag.withDescription(
+    'time for the whole turn, waiting included: "500ms", "30s", "2m", "1 minute". A write that has started is awaited ' +
+      "past it; --grace bounds that"
+  ),
   Flag.filterMap(
-    parseTime,
+    (text) => parseTime(text, 1),
     () => 'Expected: a time over 0 and under 24 days, such as "500ms", "30s", "2m" or "1 minute"'
+  ),
+  Flag.optional
+)
+
+export const grace = Flag.String("grace").pipe(
+  Flag.withMetavar("TIME"),
+  Flag.withDescription(
+    "how long a stop or a timeout waits for work that goes on regardless; whether it took effect is not known then. " +
+      "Default: 5 s for reads, no limit for writes"
+  ),
+  Flag.filterMap(
+    (text) => parseTime(text, 0),
+    () => 'Expected: 0, or a time under 24 days, such as "500ms", "30s", "2m" or "1 minute"'
   ),
   Flag.optional
 )
@@ -37,6 +54,7 @@ export const deadline = Flag.String("deadline").pipe(
 export const tenant = Flag.String("tenant").pipe(
   Flag.withMetavar("NAME"),
   Flag.withDescription('on whose behalf the turn runs (default "default")'),
+  Flag.filter((name) => name.trim() !== "", () => "Expected: a name"),
   Flag.optional
 )
 
@@ -54,12 +72,12 @@ export const files = Argument.String("FILE").pipe(
 
 const units = new Map([["", 1], ["ms", 1], ["s", 1000], ["m", 60_000], ["h", 3_600_000]])
 
-function parseTime(text: string): Option.Option<number> {
+function parseTime(text: string, least: 0 | 1): Option.Option<number> {
   const short = /^(\d+(?:\.\d+)?)\s*(ms|s|m|h|)$/.exec(text.trim())
   const millis = short === null
     ? Option.getOrUndefined(Option.map(Duration.fromInput(text.trim() as Duration.Input), Duration.toMillis))
     : Number(short[1]) * units.get(short[2]!)!
-  return millis !== undefined && millis >= 1 && millis <= 2 ** 31 - 1 ? Option.some(millis) : Option.none()
+  return millis !== undefined && millis >= least && millis <= 2 ** 31 - 1 ? Option.some(millis) : Option.none()
 }
 
 function parseExecution(text: string): Option.Option<"parallel" | "sequential" | number> {

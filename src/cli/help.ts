@@ -1,78 +1,126 @@
-/**
- * What `--help` teaches. The formatter indents the first line alone, so the texts bring the other lines' own indent.
- */
+/** What `--help` teaches: one line a paragraph or a row, which are broken where the terminal, or 100 columns, end. */
+import { defaultFormatter } from "effect/cli/CliOutput"
+import type { FlagDoc, HelpDoc } from "effect/cli/HelpDoc"
+import * as Option from "effect/Option"
+import { wrap } from "./text.ts"
 
+/** The formatter indents the first line alone, so the texts bring the other lines' own indent. */
 const text = (lines: ReadonlyArray<string>): string =>
   lines.map((line, i) => i === 0 || line === "" ? line : `  ${line}`).join("\n")
 
 const forms = [
   "MESSAGE is one message of a model, as JSON, in one of these forms (which one is found out):",
-  '  a Chat Completions response  {"choices": [{"message": {…}, "finish_reason": …}]}, one of its choices,',
-  '                               or the assistant message in it: {"role": "assistant", "tool_calls": […]}',
-  '  the neutral form             {"calls": [{"id": "1", "name": "get_weather", "arguments": {"city": "Oslo"}}]},',
-  "                               or the list of calls alone"
+  '  a Chat Completions response  {"choices": [{"message": {…}, "finish_reason": …}]}, one of its choices, ' +
+  'or the assistant message in it: {"role": "assistant", "tool_calls": […]}',
+  '  the neutral form             {"calls": [{"id": "1", "name": "look", "arguments": {"at": "x"}}]}, ' +
+  "or the list of calls alone"
 ]
 
-const toolsModule = [
+const toolsModule = (layer: string) => [
   "MODULE is a JavaScript or TypeScript module that exports",
   "  toolkit   an effect/ai Toolkit: Toolkit.make(GetWeather, BookHotel)",
-  "  layer     a Layer with its handlers and what they need: toolkit.toLayer({…}) with the backends' layers",
+  `  layer     ${layer}`,
   '  policy    optional: options of Turn.run, such as { deadline: "30 seconds" }; flags go before it'
 ]
 
-const exitCodes = [
+const misuse =
+  "misuse: bad arguments, a file that is not there, a message of no known form, a tools module that does " +
+  "not load or lacks an export; or an output that cannot be written"
+
+const exitCodes = (codes: ReadonlyArray<readonly [code: string, meaning: string]>) => [
   "Exit codes",
-  "  0    every call is ok (plan: the plan was made; scenario: all pass)",
-  "  1    a call is not ok, or a scenario fails",
-  "  2    misuse: bad arguments, a file that is not there, a message of no known form, a tools module that does",
-  "       not load or exports no toolkit",
-  "  130  stopped by Ctrl-C: the turn was stopped, and every outcome printed all the same"
+  ...codes.map(([code, meaning]) => `  ${code.padEnd(3)}  ${meaning}`)
 ]
+
+const stopped = ["130", "stopped by Ctrl-C, SIGTERM or SIGHUP"] as const
 
 export const root = text([
   "Runs the tool calls of one model turn: planned by what they touch, bounded, stopped cleanly, every call answered.",
   "",
-  "Independent calls run together, calls that conflict keep their order, a write that has started is not cut short,",
+  "Independent calls run together, calls that conflict keep their order, a write that has started is not cut short, " +
   "and each call gets exactly one answer, whatever happens.",
   "",
-  ...exitCodes
+  ...exitCodes([
+    ["0", "all is well"],
+    ["1", "a call is not ok, or a scenario fails"],
+    ["2", "misuse"],
+    stopped
+  ])
 ])
 
 export const run = text([
   "Runs the calls of a message, and prints the messages to send back to the model.",
   "",
-  "Standard error shows each call while it runs (in place on a terminal, one line an event elsewhere) and a table of",
-  "all outcomes; standard output has the messages alone, or with --json one object {dialect, plan, outcomes,",
-  "messages}.",
+  "Standard error shows each call while it runs (in place on a terminal, one line an event elsewhere), a table of " +
+  "all outcomes, and what the tools themselves log or print with `console`; standard output has the messages alone, " +
+  "or with --json one object {dialect, plan, outcomes, messages}.",
+  "",
+  "Ctrl-C, SIGTERM and SIGHUP stop the turn: nothing new starts, writes that have started are awaited, and every " +
+  "outcome is printed all the same. A Ctrl-C after that leaves at once: whether what was awaited took effect is " +
+  "not known then.",
   "",
   ...forms,
   "",
-  ...toolsModule,
+  ...toolsModule(
+    "a Layer with its handlers and what they need: toolkit.toLayer({…}) with the backends' layers"
+  ),
   "",
-  ...exitCodes
+  ...exitCodes([
+    ["0", "every call is ok, or was run by the provider"],
+    ["1", "a call is not ok"],
+    ["2", misuse],
+    stopped
+  ])
 ])
 
 export const plan = text([
-  "Shows what a turn would do, and runs nothing: which calls run, are held, deferred, duplicates or refused, and who",
+  "Shows what a turn would do, and runs nothing: which calls run, are held, deferred, duplicates or refused, and who " +
   "waits for whom because of which key.",
+  "",
+  "No handler runs and no layer is built, so nothing is connected to. Tools whose approval is a question are asked it.",
   "",
   ...forms,
   "",
-  ...toolsModule,
+  ...toolsModule("not needed for a plan, and not built"),
   "",
-  ...exitCodes
+  ...exitCodes([["0", "the plan was made, whatever its calls are like"], ["2", misuse]])
 ])
 
 export const scenario = text([
   "Runs scenario files in virtual time: fake tools, turns, events and what must come out.",
   "",
-  "Prints one JSON report a line on standard output, in the order of the files, and words for people on standard",
+  "Prints one JSON report a line on standard output, in the order of the files, and words for people on standard " +
   "error. A file that is no valid scenario is reported as one that fails.",
   "",
-  ...exitCodes
+  ...exitCodes([["0", "all scenarios pass"], ["1", "a scenario fails"], ["2", "misuse: a file that cannot be read"]])
 ])
 
 export const demo = text([
-  "Runs a travel agent's turn, recorded from a model, on an in-memory travel backend: the plan, the calls while they",
-  "run, the outcomes, and the messages to send back. Always exits 0, but for Ctrl-C."
+  "Runs a travel agent's turn, recorded from a model, on an in-memory travel backend: the plan, the calls while they " +
+  "run, the outcomes, and the messages to send back.",
+  "",
+  ...exitCodes([["0", "the turn has ended, whatever its outcomes are"], stopped])
 ])
+
+/** The whole help of a command, for a terminal of that many columns; 0 where there is none. */
+export const format = (doc: HelpDoc, columns: number, colors: boolean): string =>
+  wrap(
+    defaultFormatter({ colors }).formatHelpDoc({
+      ...doc,
+      usage: doc.flags.some((flag) => flag.name === "tools")
+        ? doc.usage.replace("[flags]", "--tools MODULE [flags]")
+        : doc.usage,
+      flags: doc.flags.map(brief),
+      ...(doc.globalFlags === undefined ? undefined : { globalFlags: doc.globalFlags.map(brief) })
+    }),
+    columns === 0 ? 100 : Math.min(columns, 100)
+  )
+
+/** A flag whose type names its choices does not name them twice. */
+const brief = (flag: FlagDoc): FlagDoc => ({
+  ...flag,
+  type: flag.name === "completions" ? "SHELL" : flag.type,
+  description: flag.name === "completions"
+    ? Option.some("Print a completion script: bash, zsh, fish or powershell")
+    : Option.map(flag.description, (words) => words.replace(/ \(choices: [^)]*\)$/, ""))
+})

@@ -3,8 +3,11 @@ import * as CliConfig from "effect/cli/CliConfig"
 import * as CliOutput from "effect/cli/CliOutput"
 import * as Command from "effect/cli/Command"
 import * as GlobalFlag from "effect/cli/GlobalFlag"
+import * as TerminalCapabilities from "effect/cli/TerminalCapabilities"
+import * as Console from "effect/Console"
 import * as Effect from "effect/Effect"
 import * as FileSystem from "effect/FileSystem"
+import * as Logger from "effect/Logger"
 import * as Option from "effect/Option"
 import * as Path from "effect/Path"
 import * as Schema from "effect/Schema"
@@ -17,45 +20,59 @@ import * as Help from "./help.ts"
 import * as Input from "./input.ts"
 import * as RunTurn from "./runTurn.ts"
 import { runFiles } from "./scenarios.ts"
+import { Sizes } from "./terminal.ts"
 import * as ToolsModule from "./toolsModule.ts"
 
-const turnFlags = {
+/** What changes a plan. */
+const planFlags = {
   message: Flags.message,
   tools: Flags.tools,
   json: Flags.json,
-  siblings: Flags.siblings,
-  deadline: Flags.deadline,
-  tenant: Flags.tenant,
-  execution: Flags.execution
+  execution: Flags.execution,
+  tenant: Flags.tenant
 }
 
-const runCommand = Command.make("run", turnFlags, (flags) => Effect.flatMap(job(flags), RunTurn.run)).pipe(
-  Command.withShortDescription("run the calls of a message"),
-  Command.withDescription(Help.run),
-  Command.withExamples([
-    { command: "effect-turn run message.json --tools ./tools.ts", description: "Run a recorded message" },
-    {
-      command: "curl -s … | effect-turn run - --tools ./tools.ts --json | jq .messages",
-      description: "Run what a provider answers, and go on with the result"
-    },
-    {
-      command: "effect-turn run message.json --tools ./tools.ts --siblings fail-fast --deadline 30s",
-      description: "Stop all calls at the first failure, and the turn after 30 seconds"
-    }
-  ])
-)
+const runFlags = { ...planFlags, siblings: Flags.siblings, deadline: Flags.deadline, grace: Flags.grace }
 
-const planCommand = Command.make("plan", turnFlags, (flags) => Effect.flatMap(job(flags), RunTurn.plan)).pipe(
-  Command.withShortDescription("show what a turn would do"),
-  Command.withDescription(Help.plan),
-  Command.withExamples([
-    { command: "effect-turn plan message.json --tools ./tools.ts", description: "Draw the plan as a tree" },
-    {
-      command: "effect-turn plan message.json --tools ./tools.ts --json | jq .edges",
-      description: "Who waits for whom"
-    }
-  ])
-)
+const runCommand = Command.make("run", runFlags, (flags) =>
+  job(flags, "needed", {
+    ...(Option.isSome(flags.siblings)
+      ? { siblings: flags.siblings.value === "fail-fast" ? Siblings.failFast : Siblings.letFinish }
+      : undefined),
+    ...(Option.isSome(flags.deadline) ? { deadline: flags.deadline.value } : undefined),
+    ...(Option.isSome(flags.grace) ? { grace: flags.grace.value } : undefined)
+  }).pipe(Effect.flatMap(RunTurn.run))).pipe(
+    Command.withShortDescription("run the calls of a message"),
+    Command.withDescription(Help.run),
+    Command.withExamples([
+      { command: "effect-turn run message.json --tools ./tools.ts", description: "Run a recorded message" },
+      {
+        command: "curl -s … | effect-turn run - --tools ./tools.ts --json | jq .messages",
+        description: "Run what a provider answers, and go on with the result"
+      },
+      {
+        command: "effect-turn run message.json --tools ./tools.ts --siblings fail-fast --deadline 30s",
+        description: "Stop all calls at the first failure, and the turn after 30 seconds"
+      },
+      {
+        command: "effect-turn run message.json --tools ./tools.ts --deadline 30s --grace 5s",
+        description: "End within 35 seconds, even where a write hangs"
+      }
+    ])
+  )
+
+const planCommand = Command.make("plan", planFlags, (flags) => Effect.flatMap(job(flags, "optional", {}), RunTurn.plan))
+  .pipe(
+    Command.withShortDescription("show what a turn would do"),
+    Command.withDescription(Help.plan),
+    Command.withExamples([
+      { command: "effect-turn plan message.json --tools ./tools.ts", description: "Draw the plan as a tree" },
+      {
+        command: "effect-turn plan message.json --tools ./tools.ts --json | jq .edges",
+        description: "Who waits for whom"
+      }
+    ])
+  )
 
 const scenarioCommand = Command.make("scenario", { files: Flags.files }, ({ files }) => runFiles(files)).pipe(
   Command.withShortDescription("run scenario files in virtual time"),
@@ -81,26 +98,23 @@ const job = (
     readonly message: string
     readonly tools: string
     readonly json: boolean
-    readonly siblings: Option.Option<"let-finish" | "fail-fast">
-    readonly deadline: Option.Option<number>
     readonly tenant: Option.Option<string>
     readonly execution: Option.Option<"parallel" | "sequential" | number>
-  }
+  },
+  layer: "needed" | "optional",
+  said: Turn.Options
 ) =>
   Effect.gen(function*() {
-    const tools = yield* ToolsModule.load(flags.tools)
+    const tools = yield* ToolsModule.load(flags.tools, { layer })
     const input = yield* Input.read(flags.message)
-    const said: Turn.Options = {
-      ...(Option.isSome(flags.siblings)
-        ? { siblings: flags.siblings.value === "fail-fast" ? Siblings.failFast : Siblings.letFinish }
-        : undefined),
-      ...(Option.isSome(flags.deadline) ? { deadline: flags.deadline.value } : undefined),
-      ...(Option.isSome(flags.execution) ? { execution: flags.execution.value } : undefined)
-    }
     return {
       input,
       tools,
-      options: { ...tools.policy, ...said },
+      options: {
+        ...tools.policy,
+        ...said,
+        ...(Option.isSome(flags.execution) ? { execution: flags.execution.value } : undefined)
+      },
       tenant: Option.getOrElse(flags.tenant, () => "default"),
       json: flags.json
     }
@@ -108,12 +122,16 @@ const job = (
 
 /** On a bad invocation: what is wrong and where help is, and not the whole help, which would hide it. */
 const presenter: CliOutput.Presenter = {
-  present: (event) =>
-    event._tag === "InvalidInvocation"
-      ? Effect.forEach(event.errors, (error) => explain(fromCliError(error, event.commandPath.join(" "))), {
-        discard: true
-      })
-      : CliOutput.defaultPresenter.present(event)
+  present: Effect.fnUntraced(function*(event) {
+    if (event._tag === "InvalidInvocation") {
+      const command = event.commandPath.join(" ")
+      return yield* Effect.forEach(event.errors, (error) => explain(fromCliError(error, command)), { discard: true })
+    }
+    if (event._tag === "Version") return yield* CliOutput.defaultPresenter.present(event)
+    const { columns } = (yield* Sizes).stdout()
+    const { canColor } = yield* TerminalCapabilities.TerminalCapabilities
+    yield* Console.log(Help.format(event.helpDoc, columns, canColor))
+  })
 }
 
 const version = Effect.gen(function*() {
@@ -139,6 +157,7 @@ export const main = (args: ReadonlyArray<string>): Effect.Effect<number, never, 
     )
   }).pipe(
     Effect.provideService(CliOutput.Presenter, presenter),
+    Effect.provideService(Logger.LogToStderr, true),
     Effect.provideService(CliConfig.CliConfig, {
       builtIns: [GlobalFlag.Help, GlobalFlag.Version, GlobalFlag.Completions]
     })

@@ -28,11 +28,18 @@ export const readFile = (file: string, advice: string): Effect.Effect<string, Mi
       new Misuse({
         what: `cannot read ${file}`,
         expected: "a file that can be read",
-        received: error.reason._tag === "NotFound" ? "no such file" : error.reason.message,
+        received: error.reason._tag === "NotFound"
+          ? "no such file"
+          : isDirectory(error.reason.cause)
+          ? "a directory"
+          : error.reason.message,
         advice
       })
     )
   )
+
+const isDirectory = (cause: unknown): boolean =>
+  typeof cause === "object" && cause !== null && "code" in cause && cause.code === "EISDIR"
 
 const readStdin: Effect.Effect<string, Misuse, Stdio.Stdio> = Effect.gen(function*() {
   const stdio = yield* Stdio.Stdio
@@ -51,7 +58,7 @@ const readStdin: Effect.Effect<string, Misuse, Stdio.Stdio> = Effect.gen(functio
       new Misuse({
         what: "cannot read standard input",
         expected: "text",
-        received: describeThrown(error),
+        received: isDirectory(error.reason.cause) ? "a directory" : describeThrown(error),
         advice: "give the path of a file in place of it"
       })
     )

@@ -3,7 +3,7 @@ import { displayWidth } from "effect/cli/CliOutput"
 import * as Outcome from "../Outcome.ts"
 import type * as TurnEvent from "../TurnEvent.ts"
 import * as Progress from "./progress.ts"
-import { clean, cut, duration, json, pad, type Paint } from "./text.ts"
+import { clean, cut, duration, json, pad, type Paint, wrap } from "./text.ts"
 
 const spinner = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"]
 
@@ -60,13 +60,19 @@ export const live = (
     const shown = cut(`${mark} ${clean(text)}`, Math.max(8, width - nameWidth - 2))
     return `${name}  ${colour(shown)}`
   }
-  const rows = chosen(progress.rows, options.height)
+  const waiting = progress.awaits ? awaited(progress) : undefined
+  const notice = waiting === undefined ? [] : wrap(waiting, width).split("\n")
+  const rows = chosen(progress.rows, Math.max(1, options.height - notice.length))
   const done = progress.rows.filter((row) => row.state === "done").length
   const hidden = progress.rows.length - rows.length
   const total = `${done} of ${progress.rows.length} answered, ${duration(now)}${
     hidden > 0 ? `, ${hidden} more not shown` : ""
   }${progress.stopped === undefined ? "" : `, ${clean(progress.stopped)}`}`
-  return [...rows.map(line), paint.faint(cut(total, width))]
+  return [
+    ...rows.map(line),
+    paint.faint(cut(total, width)),
+    ...notice.map((line) => paint.held(cut(line, width)))
+  ]
 }
 
 /** All rows where they fit, else those at work, then those that wait, then the latest that ended. */
@@ -98,7 +104,7 @@ export const ofEvent = (progress: Progress.Progress, event: TurnEvent.TurnEvent)
     case "CallQueued":
       return of("wait", `${name} ${row?.waitsFor ?? ""}`)
     case "CallStarted":
-      return of("start", `${name} ${argumentsText(row?.call.arguments)}${waitedText(event)}`)
+      return of("start", `${name} ${argumentsText(row?.call.arguments)}${waitedText(event, row?.earlier)}`)
     case "CallOverdue":
       return of("overdue", `${name}: a write that has started is awaited`)
     case "CallEnded": {
@@ -111,15 +117,27 @@ export const ofEvent = (progress: Progress.Progress, event: TurnEvent.TurnEvent)
 const argumentsText = (args: unknown): string =>
   args == null || (typeof args === "string" && args.trim() === "") ? "{}" : cut(json(args), 60)
 
-const waitedText = ({ backend, waited }: TurnEvent.CallStarted): string => {
+/** What a stop waits for: the calls that are still at work, and what leaving them would mean. */
+export const awaited = (progress: Progress.Progress): string | undefined => {
+  const rows = progress.rows.filter((row) => row.state === "running")
+  if (rows.length === 0) return undefined
+  const writes = rows.filter((row) => progress.plan?.calls[row.position]?.access !== "read").length
+  const names = Progress.someOf(rows.map((row) => label(row.position, row.call.name)))
+  const unknown = writes === 0
+    ? ""
+    : `; whether ${rows.length === 1 ? "it" : "they"} took effect would not be known`
+  return `stopping: waiting for ${names} (Ctrl-C again leaves at once${unknown})`
+}
+
+const waitedText = ({ backend, waited }: TurnEvent.CallStarted, earlier = "earlier calls"): string => {
   const parts = [
-    ...(waited.keys < 1 ? [] : [`${duration(waited.keys)} for earlier calls`]),
+    ...(waited.keys < 1 ? [] : [`${duration(waited.keys)} for ${earlier}`]),
     ...(waited.permit < 1 ? [] : [`${duration(waited.permit)} for ${backend ?? "the turn's own limit"}`])
   ]
   return parts.length === 0 ? "" : ` after ${parts.join(" and ")}`
 }
 
-/** The table of outcomes, one line for each call. */
+/** The table of outcomes, one line for each call, as wide as the terminal; 0 where there is none. */
 export const table = (
   progress: Progress.Progress,
   outcomes: ReadonlyArray<Outcome.Outcome>,
@@ -141,7 +159,9 @@ export const table = (
   const widths = head.slice(0, -1).map((title, column) =>
     Math.max(title.length, ...cells.map((cell) => displayWidth(cell[column]!)))
   )
-  const rest = Math.max(20, options.width - widths.reduce((sum, width) => sum + width + 2, 0))
+  const rest = options.width === 0
+    ? 200
+    : Math.max(20, options.width - widths.reduce((sum, width) => sum + width + 2, 0))
   const line = (cell: ReadonlyArray<string>, colour: (text: string, column: number) => string) =>
     cell.map((text, column) => colour(column === widths.length ? cut(text, rest) : pad(text, widths[column]!), column))
       .join("  ").trimEnd()

@@ -1,45 +1,134 @@
-/** The program as a Node process: exit codes and Ctrl-C. */
-import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
+/** The program as a Node process: exit codes, signals, and outputs that may close or be full. */
 import * as NodeServices from "@effect/platform-node/NodeServices"
+import * as EffectConsole from "effect/Console"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Runtime from "effect/Runtime"
-import { exitCode } from "./failure.ts"
+import { Console } from "node:console"
+import { writeSync } from "node:fs"
+import { setInterval } from "node:timers"
+import { exitCode, Misuse, words } from "./failure.ts"
 import { main } from "./index.ts"
 
 /** Runs the program with these arguments, and ends the process with its exit code. */
 export const runProcess = (args: ReadonlyArray<string>): void => {
-  process.on("SIGINT", onInterrupt)
-  process.stdout.on("error", onPipe)
-  process.stderr.on("error", onPipe)
-  NodeRuntime.runMain(Effect.provide(main(args), NodeServices.layer), { teardown })
+  process.stdout.on("error", onOutputError)
+  process.stderr.on("error", () => {})
+  process.on("exit", onExit)
+  // Whatever is still to come, comes from outside: only Ctrl-C, or what a tool waits for, can end the program then.
+  process.on("beforeExit", () => setInterval(() => {}, 2 ** 31 - 1))
+  const own = new Console({ stdout: process.stdout, stderr: process.stderr })
+  toStderr()
+  const fiber = Effect.runFork(
+    main(args).pipe(
+      Effect.provideService(EffectConsole.Console, own),
+      Effect.provide(NodeServices.layer)
+    )
+  )
+  const stop = (signal: "SIGINT" | "SIGTERM" | "SIGHUP") => {
+    if (stopping && signal === "SIGINT") return leave()
+    stopping = true
+    fiber.interruptUnsafe(fiber.id)
+  }
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => stop(signal))
+  fiber.addObserver((exit) => {
+    if (Exit.isSuccess(exit)) end(exit.value)
+    else Runtime.defaultTeardown(exit, end)
+  })
 }
+
+let stopping = false
+
+/** The end was reached by the program's own way. */
+let ended = false
+
+/** Why standard output cannot be written. */
+let broken: NodeJS.ErrnoException | undefined
 
 /** Ends the process at once, since a tools module may hold it open, but not before everything is written. */
-const teardown: Runtime.Teardown = (exit, onExit) => {
-  const end = (code: number) =>
-    process.stderr.write("", () =>
-      process.stdout.write("", () => {
-        onExit(code)
-        process.exit(code)
-      }))
-  if (Exit.isSuccess(exit) && typeof exit.value === "number") end(exit.value)
-  else Runtime.defaultTeardown(exit, end)
+const end = (code: number): void => {
+  process.stderr.write("", () =>
+    process.stdout.write("", () => {
+      const misuse = broken !== undefined && code !== exitCode.interrupted
+      if (misuse) say(words(unwritten(broken!)))
+      ended = true
+      process.exit(misuse ? exitCode.misuse : code)
+    }))
 }
 
-/** Who reads our output may leave early (`… | head`): that is no fault. */
-const onPipe = (error: NodeJS.ErrnoException): void => {
-  if (error.code === "EPIPE") process.exit(exitCode.ok)
-  throw error
+/** Who reads our output may leave early (`… | head`), or close the terminal: the turn goes on to its end without them. */
+const onOutputError = (error: NodeJS.ErrnoException): void => {
+  if (!["EPIPE", "EIO", "ERR_STREAM_DESTROYED"].includes(error.code ?? "")) broken ??= error
 }
 
-let interrupts = 0
+const unwritten = (error: NodeJS.ErrnoException): Misuse =>
+  new Misuse({
+    what: "standard output cannot be written",
+    expected: "a file, a pipe or a terminal that takes what is printed",
+    received: error.message,
+    advice: "write to another place; what was to run has run"
+  })
 
-/** The first Ctrl-C stops the turn and waits for writes that have started; the second leaves them. */
-const onInterrupt = (): void => {
-  if (++interrupts === 1) return
-  // The cursor and wrapping may have been switched off.
-  if (process.stderr.isTTY) process.stderr.write("\u001b[?7h\u001b[?25h")
-  process.stderr.write("effect-turn: left at once: whether writes that had started took effect is not known\n")
+/** Standard output is for the result alone: what tools print with `console` goes to standard error. */
+const toStderr = (): void => {
+  const other = new Console({ stdout: process.stderr, stderr: process.stderr })
+  for (const name of methods) globalThis.console[name] = other[name].bind(other) as never
+}
+
+const methods = [
+  "assert",
+  "count",
+  "countReset",
+  "debug",
+  "dir",
+  "dirxml",
+  "error",
+  "group",
+  "groupCollapsed",
+  "groupEnd",
+  "info",
+  "log",
+  "table",
+  "time",
+  "timeEnd",
+  "timeLog",
+  "trace",
+  "warn"
+] as const
+
+/** The first signal stops the turn and waits for writes that have started; a Ctrl-C after it leaves them. */
+const leave = (): void => {
+  restoreTerminal()
+  say("effect-turn: left at once: whether writes that had started took effect is not known")
+  ended = true
   process.exit(exitCode.interrupted)
+}
+
+/** Tools run in this process, so they can end it; that is not the end that was asked for. */
+const onExit = (code: number): void => {
+  if (ended) return
+  restoreTerminal()
+  say(words(
+    new Misuse({
+      what: "the process was ended before the work was done",
+      expected: "a tools module whose code leaves the process alone",
+      received: `an end with exit code ${code}: process.exit was called, or something was thrown that nobody catches`,
+      advice: "take process.exit out of the tools module and of what it loads"
+    })
+  ))
+  process.exitCode = exitCode.misuse
+}
+
+/** The cursor and wrapping may have been switched off. */
+const restoreTerminal = (): void => {
+  if (process.stderr.isTTY) say("\u001b[?7h\u001b[?25h", "")
+}
+
+/** Writes before the process ends, whoever reads it or not. */
+const say = (text: string, end = "\n"): void => {
+  try {
+    writeSync(2, text + end)
+  } catch {
+    // Nobody reads it.
+  }
 }

@@ -5,6 +5,7 @@
 import type * as Outcome from "../Outcome.ts"
 import type * as ToolCall from "../ToolCall.ts"
 import type * as TurnEvent from "../TurnEvent.ts"
+import * as TurnPlan from "../TurnPlan.ts"
 
 /** One call as it stands. Times are milliseconds since the turn started. */
 export interface Row {
@@ -15,6 +16,8 @@ export interface Row {
   since: number
   /** What it waits for. */
   waitsFor: string
+  /** The earlier calls that it had to wait for. */
+  earlier: string
   startedAt: number | undefined
   endedAt: number | undefined
   backend: string | undefined
@@ -29,15 +32,19 @@ export interface Progress {
   origin: number | undefined
   elapsed: number
   stopped: string | undefined
+  /** A stop waits for what is at work. */
+  awaits: boolean
+  readonly plan: TurnPlan.TurnPlan | undefined
 }
 
-export const start = (calls: ReadonlyArray<ToolCall.ToolCall>): Progress => ({
+export const start = (calls: ReadonlyArray<ToolCall.ToolCall>, plan?: TurnPlan.TurnPlan): Progress => ({
   rows: calls.map((call, position) => ({
     call,
     position,
     state: "listed",
     since: 0,
     waitsFor: "",
+    earlier: "earlier calls",
     startedAt: undefined,
     endedAt: undefined,
     backend: undefined,
@@ -46,7 +53,9 @@ export const start = (calls: ReadonlyArray<ToolCall.ToolCall>): Progress => ({
   })),
   origin: undefined,
   elapsed: 0,
-  stopped: undefined
+  stopped: undefined,
+  awaits: false,
+  plan
 })
 
 /** Takes one event in. */
@@ -61,7 +70,8 @@ export const advance = (progress: Progress, event: TurnEvent.TurnEvent): void =>
   switch (event._tag) {
     case "CallQueued":
       enter(row, "waiting", at)
-      row.waitsFor = event.for === "permit" ? `for ${event.backend ?? "the turn's own limit"}` : "for earlier calls"
+      if (event.for === "keys") row.earlier = earlier(progress, row)
+      row.waitsFor = `for ${event.for === "keys" ? row.earlier : event.backend ?? "the turn's own limit"}`
       row.backend = event.backend
       return
     case "CallStarted":
@@ -84,6 +94,20 @@ const enter = (row: Row, state: Row["state"], at: number) => {
   row.state = state
   row.since = at
 }
+
+/** Looking up the way to a call costs as much as the plan is large, so very large plans are not searched. */
+const searchable = 1_000_000
+
+/** The calls that a call still waits for: at most three by their position. */
+const earlier = ({ plan, rows }: Progress, { position }: Row): string => {
+  if (plan === undefined || plan.edges.length * rows.length > searchable) return "earlier calls"
+  const waits = TurnPlan.dependencies(plan, position).filter(({ on }) => rows[on]?.state !== "done")
+  return waits.length === 0 ? "earlier calls" : someOf(waits.map(({ on }) => `#${on}`))
+}
+
+/** The first three, and how many more there are. */
+export const someOf = (names: ReadonlyArray<string>): string =>
+  names.length > 3 ? `${names.slice(0, 3).join(", ")} and ${names.length - 3} more` : names.join(", ")
 
 const stopText = (event: TurnEvent.TurnStopped): string =>
   `stopping: ${event.code}${event.reason === undefined ? "" : ` (${event.reason})`}`

@@ -1,9 +1,9 @@
 /** Plans or runs one turn and prints it: what happens on standard error, the result on standard output. */
-import type * as Tool from "effect/ai/Tool"
 import * as Cause from "effect/Cause"
 import * as Console from "effect/Console"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Result from "effect/Result"
 import type * as Scope from "effect/Scope"
@@ -29,16 +29,19 @@ export interface Job {
   readonly json: boolean
 }
 
-/** Prints the plan on standard output; nothing runs. */
+/** Prints the plan on standard output; nothing runs, and nothing is built. */
 export const plan = (job: Job) =>
-  withTools(job, (services) =>
-    Effect.gen(function*() {
-      const plan = yield* planOf(job, services)
-      yield* Console.log(job.json ? JSON.stringify(TurnPlan.toJson(plan)) : planText(plan))
-    }))
+  Effect.gen(function*() {
+    const plan = yield* planOf(job, TurnContext.make({ tenant: job.tenant }))
+    yield* Console.log(job.json ? JSON.stringify(TurnPlan.toJson(plan)) : planText(plan))
+  })
 
 /** The plan as text that cannot steer a terminal. */
-const planText = (plan: TurnPlan.TurnPlan): string => TurnPlan.print(plan).split("\n").map(clean).join("\n")
+const planText = (plan: TurnPlan.TurnPlan): string =>
+  plan.calls.length === 0 ? "no calls" : TurnPlan.print(plan).split("\n").map(clean).join("\n")
+
+/** What a stop waits for is said when the stop has had time to reach what can be stopped. */
+const toStop = "50 millis"
 
 /**
  * Runs the turn and prints its outcomes and the messages to send back. An interruption (Ctrl-C) stops the turn first,
@@ -53,16 +56,24 @@ export const run = (job: Job) =>
       let closed: ReadonlyArray<Outcome.Outcome> | undefined
       let shown: View.View | undefined
       const attended = Effect.gen(function*() {
-        const view = shown = yield* View.open(calls, screen, { quiet: job.json })
+        const view = shown = yield* View.open(calls, plan, screen, { quiet: job.json })
         const handle = yield* Turn.start(job.tools.toolkit, calls, {
-          ...job.options,
-          finishReason: job.input.finishReason,
-          onEvent: view.onEvent,
-          onClosed: ({ outcomes }) => Effect.sync(() => closed = outcomes)
+          ...optionsOf(job),
+          onEvent: (event) => {
+            view.onEvent(event)
+            job.options.onEvent?.(event)
+          },
+          onClosed: (turn) => {
+            closed = turn.outcomes
+            return job.options.onClosed?.(turn) ?? Effect.void
+          }
         }).pipe(Effect.provideContext(services), Effect.mapError(misuse))
-        return yield* handle.await.pipe(
-          Effect.onInterrupt(() => Effect.andThen(handle.cancel("interrupted"), Effect.exit(handle.await)))
-        )
+        const stop = Effect.gen(function*() {
+          const waiting = yield* Effect.forkChild(Effect.andThen(Effect.sleep(toStop), view.onAwaited))
+          yield* handle.cancel("interrupted")
+          yield* Fiber.interrupt(waiting)
+        })
+        return yield* Effect.onInterrupt(handle.await, () => stop)
       }).pipe(Effect.scoped)
       const report = (outcomes: ReadonlyArray<Outcome.Outcome>) => print(job, plan, outcomes, shown!, screen)
       const outcomes = yield* Effect.onInterrupt(
@@ -74,8 +85,14 @@ export const run = (job: Job) =>
       if (!allOk) return yield* new NotOk()
     }))
 
+/** The message's own words on how it ended go before those of the module. */
+const optionsOf = ({ input, options }: Job): Turn.Options => ({
+  ...options,
+  finishReason: input.finishReason ?? options.finishReason
+})
+
 const planOf = (job: Job, services: Context.Context<any>): Effect.Effect<TurnPlan.TurnPlan, Misuse> =>
-  Turn.plan(job.tools.toolkit, job.input.calls, { ...job.options, finishReason: job.input.finishReason }).pipe(
+  Turn.plan(job.tools.toolkit, job.input.calls, optionsOf(job)).pipe(
     Effect.provideContext(services),
     Effect.mapError(misuse)
   ) as Effect.Effect<TurnPlan.TurnPlan, Misuse>
@@ -89,8 +106,11 @@ const withTools = <A, E, R>(
   use: (services: Context.Context<any>) => Effect.Effect<A, E, R>
 ): Effect.Effect<A, E | Misuse, Exclude<R, Scope.Scope>> => {
   const identity = TurnContext.make({ tenant: job.tenant })
+  // What tools print with Effect's own console goes where what they print with the global one goes.
+  const around = Context.add(identity, Console.Console, globalThis.console)
   return Effect.scoped(Effect.flatMap(
-    Layer.build(Layer.mergeAll(job.tools.layer, Turn.layer())).pipe(
+    // What is given up on has had its grace: the end does not wait for it a second time.
+    Layer.build(Layer.mergeAll(job.tools.layer ?? Layer.empty, Turn.layer({ shutdownGrace: 1 }))).pipe(
       Effect.catchCause((cause) =>
         Cause.hasInterrupts(cause)
           ? Effect.interrupt
@@ -101,24 +121,10 @@ const withTools = <A, E, R>(
             advice: "correct the exported `layer`, or what it connects to"
           })
       ),
-      Effect.map((built) => Context.merge(built, identity)),
-      Effect.provideContext(identity)
+      Effect.map((built) => Context.mergeAll(around, built, identity)),
+      Effect.provideContext(around)
     ) as Effect.Effect<Context.Context<any>, Misuse, Scope.Scope>,
-    (services: Context.Context<any>): Effect.Effect<A, E | Misuse, R> => {
-      const missing = Object.values<Tool.Any>(job.tools.toolkit.tools).filter((tool) =>
-        !services.mapUnsafe.has(tool.id)
-      )
-      return missing.length === 0
-        ? use(services)
-        : Effect.fail(
-          new Misuse({
-            what: "the layer of the tools module is not whole",
-            expected: "`layer` to provide a handler for each tool of `toolkit`",
-            received: `none for ${missing.map((tool) => tool.name).join(", ")}`,
-            advice: "make the handlers with toolkit.toLayer({…}) and merge them into the exported `layer`"
-          })
-        )
-    }
+    use
   )) as any
 }
 
@@ -135,9 +141,9 @@ const print = (
       yield* Console.error(
         calls.length === 0
           ? "the message has no calls: nothing to run"
-          : `${Lines.table(view.progress, outcomes, screen)}\n${Lines.summary(view.progress, outcomes)}${
-            screen.animated ? "\n" : ""
-          }`
+          : `${Lines.table(view.progress, outcomes, { width: screen.size().columns, paint: screen.paint })}\n${
+            Lines.summary(view.progress, outcomes)
+          }${screen.animated ? "\n" : ""}`
       )
     }
     const messages = yield* Effect.fromResult(Result.mapError(

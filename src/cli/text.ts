@@ -47,6 +47,45 @@ export const json = (value: unknown): string => {
   }
 }
 
+/** Breaks lines at words, so that each fits; what follows stands below the text of its line, or of its last column. */
+export const wrap = (text: string, width: number): string =>
+  text.split("\n").map((line) => displayWidth(line) <= width ? line : wrapLine(line, width)).join("\n")
+
+const wrapLine = (line: string, width: number): string => {
+  const indent = /^ */.exec(line)![0].length
+  const columns = displayWidth(/^ *\S.*? {2,}(?=\S)/.exec(line)?.[0] ?? "")
+  const hang = " ".repeat(columns === 0 ? indent : width - columns < 30 ? indent + 4 : columns)
+  const lines: Array<string> = []
+  let current = ""
+  for (const word of line.match(/ *[^ ]+/g)!) {
+    if (displayWidth(current + word) > width && current.trim() !== "") {
+      lines.push(current)
+      current = hang + word.trimStart()
+    } else current += word
+  }
+  return [...lines, current].join("\n")
+}
+
+/** The name that is spelt most like this one, if any is. */
+export const nearest = (name: string, names: ReadonlyArray<string>): string | undefined => {
+  const ranked = names.map((other) => ({ other, edits: edits(name.toLowerCase(), other.toLowerCase()) }))
+  const best = ranked.sort((a, b) => a.edits - b.edits)[0]
+  return best !== undefined && best.edits <= Math.max(2, best.other.length / 3) ? best.other : undefined
+}
+
+/** How many letters have to be changed, added or left out. */
+const edits = (from: string, to: string): number => {
+  let row = Array.from({ length: to.length + 1 }, (_, i) => i)
+  for (let i = 1; i <= from.length; i++) {
+    const next = [i]
+    for (let j = 1; j <= to.length; j++) {
+      next.push(Math.min(row[j]! + 1, next[j - 1]! + 1, row[j - 1]! + (from[i - 1] === to[j - 1] ? 0 : 1)))
+    }
+    row = next
+  }
+  return row[to.length]!
+}
+
 /** Colours, or none. */
 export interface Paint {
   readonly ok: (text: string) => string

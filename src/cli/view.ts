@@ -8,35 +8,34 @@ import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
 import * as Stdio from "effect/Stdio"
 import * as Stream from "effect/Stream"
-import * as Terminal from "effect/Terminal"
 import type * as ToolCall from "../ToolCall.ts"
 import type * as TurnEvent from "../TurnEvent.ts"
+import type * as TurnPlan from "../TurnPlan.ts"
 import * as Lines from "./lines.ts"
 import * as Progress from "./progress.ts"
+import { type Size, Sizes } from "./terminal.ts"
 import { colours, type Paint, plain } from "./text.ts"
 
-/** What the process may do with its terminal. */
+/** What the process may do with the terminal that standard error is, if it is one. */
 export interface Screen {
   /** Lines may be rewritten. */
   readonly animated: boolean
   readonly paint: Paint
-  readonly width: number
-  readonly height: number
+  /** As it is now; of 0 columns where there is no terminal. */
+  readonly size: () => Size
 }
 
-/** Rewriting and colours are for a terminal whose owner has not said no to them. */
-export const screen: Effect.Effect<Screen, never, Stdio.Stdio | Terminal.Terminal> = Effect.gen(function*() {
+/** Rewriting is for a terminal that can; colours are for one whose owner has not said no to them. */
+export const screen: Effect.Effect<Screen, never, Stdio.Stdio> = Effect.gen(function*() {
   const stdio = yield* Stdio.Stdio
-  const terminal = yield* Terminal.Terminal
+  const sizes = yield* Sizes
   const env = globalThis.process?.env ?? {}
-  const animated = (yield* stdio.stderrIsTerminal) && (env["NO_COLOR"] ?? "") === "" && env["TERM"] !== "dumb"
-  const columns = yield* terminal.columns
-  const rows = yield* terminal.rows
+  const terminal = yield* stdio.stderrIsTerminal
+  const animated = terminal && env["TERM"] !== "dumb"
   return {
     animated,
-    paint: animated ? colours : plain,
-    width: animated && columns > 0 ? columns : 120,
-    height: rows > 0 ? rows : 24
+    paint: animated && (env["NO_COLOR"] ?? "") === "" ? colours : plain,
+    size: () => terminal ? sizes.stderr() : { columns: 0, rows: 0 }
   }
 })
 
@@ -44,18 +43,26 @@ export const screen: Effect.Effect<Screen, never, Stdio.Stdio | Terminal.Termina
 export interface View {
   readonly progress: Progress.Progress
   readonly onEvent: (event: TurnEvent.TurnEvent) => void
+  /** Says what a stop waits for, if for anything. */
+  readonly onAwaited: Effect.Effect<void>
 }
 
 /** Opens the view of a turn; it is taken off the terminal when the scope closes. */
 export const open = (
   calls: ReadonlyArray<ToolCall.ToolCall>,
+  plan: TurnPlan.TurnPlan,
   screen: Screen,
   options: { readonly quiet: boolean }
 ): Effect.Effect<View, never, Scope.Scope | Stdio.Stdio> => {
-  const progress = Progress.start(calls)
-  if (screen.animated) return animate(progress, screen)
+  const progress = Progress.start(calls, plan)
+  const onAwaited = Effect.suspend(() => {
+    progress.awaits = true
+    const words = Lines.awaited(progress)
+    return words === undefined || screen.animated ? Effect.void : Console.error(words)
+  })
+  if (screen.animated) return Effect.map(animate(progress, screen), (onEvent) => ({ progress, onEvent, onAwaited }))
   if (options.quiet) {
-    return Effect.succeed({ progress, onEvent: (event) => Progress.advance(progress, event) })
+    return Effect.succeed({ progress, onEvent: (event) => Progress.advance(progress, event), onAwaited })
   }
   return Effect.map(Console.Console, (console) => ({
     progress,
@@ -63,11 +70,15 @@ export const open = (
       Progress.advance(progress, event)
       const line = Lines.ofEvent(progress, event)
       if (line !== undefined) console.error(line)
-    }
+    },
+    onAwaited
   }))
 }
 
-const animate = (progress: Progress.Progress, screen: Screen): Effect.Effect<View, never, Scope.Scope | Stdio.Stdio> =>
+const animate = (
+  progress: Progress.Progress,
+  screen: Screen
+): Effect.Effect<View["onEvent"], never, Scope.Scope | Stdio.Stdio> =>
   Effect.gen(function*() {
     const stdio = yield* Stdio.Stdio
     const clock = yield* Clock.Clock
@@ -81,9 +92,10 @@ const animate = (progress: Progress.Progress, screen: Screen): Effect.Effect<Vie
       if (progress.origin === undefined) return Effect.void
       const now = clock.currentTimeMillisUnsafe()
       opened ??= now - progress.elapsed
+      const { columns, rows } = screen.size()
       const lines = Lines.live(progress, Math.max(progress.elapsed, now - opened), {
-        width: screen.width - 1,
-        height: Math.max(1, screen.height - 3),
+        width: (columns > 0 ? columns : 80) - 1,
+        height: Math.max(1, (rows > 0 ? rows : 24) - 3),
         tick: tick++,
         paint: screen.paint
       })
@@ -97,5 +109,5 @@ const animate = (progress: Progress.Progress, screen: Screen): Effect.Effect<Vie
       () => Effect.suspend(() => write(`${up()}\u001b[J\u001b[?7h\u001b[?25h`))
     )
     yield* draw.pipe(Effect.andThen(Effect.sleep("80 millis")), Effect.forever, Effect.forkScoped)
-    return { progress, onEvent: (event) => Progress.advance(progress, event) }
+    return (event) => Progress.advance(progress, event)
   })

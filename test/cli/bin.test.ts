@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { spawn } from "node:child_process"
+import { type ChildProcess, spawn } from "node:child_process"
 import * as fs from "node:fs"
 import * as os from "node:os"
 import * as path from "node:path"
@@ -25,24 +25,25 @@ const run = (
   options: {
     readonly script?: string
     readonly stdin?: string
-    readonly onText?: (err: string, signal: (name: "SIGINT" | "SIGTERM") => void) => void
+    readonly stdout?: number
+    readonly onText?: (err: string, child: ChildProcess) => void
   } = {}
 ): Promise<Ended> =>
   new Promise((resolve) => {
     const child = spawn(
       path.join(root, "node_modules/.bin/node"),
       ["--conditions=@effect-turn/source", options.script ?? "src/cli/bin.ts", ...args],
-      { cwd: root }
+      { cwd: root, stdio: ["pipe", options.stdout ?? "pipe", "pipe"] }
     )
     let out = ""
     let err = ""
-    child.stdout.on("data", (chunk) => out += chunk)
-    child.stderr.on("data", (chunk) => {
+    child.stdout?.on("data", (chunk) => out += chunk)
+    child.stderr!.on("data", (chunk) => {
       err += chunk
-      options.onText?.(err, (name) => child.kill(name))
+      options.onText?.(err, child)
     })
     child.on("close", (code) => resolve({ code, out, err }))
-    child.stdin.end(options.stdin ?? "")
+    child.stdin!.end(options.stdin ?? "")
   })
 
 describe("the executable", () => {
@@ -82,6 +83,75 @@ describe("the executable", () => {
     assert.include(err, "SyntaxError: Unexpected end of input")
   })
 
+  it("keeps standard output for the messages: what tools print goes to standard error", async () => {
+    const { code, err, out } = await run(["run", "--tools", fixture("chatty.ts"), "--json"], {
+      stdin: '[{"name": "say"}]'
+    })
+    assert.strictEqual(code, 0)
+    assert.strictEqual(JSON.parse(out).outcomes[0].result, "said")
+    for (const who of ["the module", "the layer", "Effect.log", "Console.log", "console.log", "console.info"]) {
+      assert.include(err, `said by ${who}`)
+    }
+    for (const text of ["said by console.debug", "said: 'by console.dir'", "by console.table"]) {
+      assert.include(err, text)
+    }
+  })
+
+  it("goes on to the end when nobody reads what it prints, and exits as its calls ended", async () => {
+    for (const [name, expected] of [["say", 0], ["nothing", 1]] as const) {
+      const file = path.join(scratch, `saved-${name}`)
+      const { code, out } = await run(["run", "--tools", fixture("chatty.ts")], {
+        stdin: JSON.stringify([{ name: "save", arguments: { file, millis: 300 } }, { name }]),
+        onText: (err, child) => {
+          if (!err.includes("start     #0 save")) return
+          child.stdout!.destroy()
+          child.stderr!.destroy()
+        }
+      })
+      assert.deepStrictEqual([code, out], [expected, ""])
+      assert.strictEqual(fs.readFileSync(file, "utf8"), "saved")
+    }
+  })
+
+  it.runIf(fs.existsSync("/dev/full"))("exits 2 when its output cannot be written", async () => {
+    const full = fs.openSync("/dev/full", "w")
+    const { code, err } = await run(["plan", fixture("message.json"), "--tools", tools], { stdout: full })
+    fs.closeSync(full)
+    assert.strictEqual(code, 2)
+    assert.match(err, /^effect-turn: standard output cannot be written\n/)
+    assert.include(err, "ENOSPC")
+    assert.notInclude(err, "    at ")
+  })
+
+  it("exits 2 when the tools module ends the process, while it loads or while a tool runs", async () => {
+    const file = path.join(scratch, "exit.mjs")
+    fs.writeFileSync(file, "process.exit(0)")
+    for (const args of [["plan", "--tools", file], ["run", "--tools", fixture("chatty.ts")]]) {
+      const { code, err, out } = await run(args, { stdin: '[{"name": "leave"}]' })
+      assert.deepStrictEqual([code, out], [2, ""])
+      assert.include(err, "effect-turn: the process was ended before the work was done")
+      assert.include(err, "exit code 0: process.exit was called")
+    }
+  })
+
+  it("exits 2 when the tools module can never load", async () => {
+    const file = path.join(scratch, "never.mjs")
+    fs.writeFileSync(file, "await new Promise(() => {})")
+    const { code, err } = await run(["plan", fixture("message.json"), "--tools", file])
+    assert.strictEqual(code, 2, err)
+    assert.include(err, "a top-level await that never settles")
+  })
+
+  it("says that it waits for the tools module to load", async () => {
+    const file = path.join(scratch, "slow.mjs")
+    fs.writeFileSync(file, "setInterval(() => {}, 1000)\nawait new Promise(() => {})")
+    const { code, err } = await run(["plan", fixture("message.json"), "--tools", file], {
+      onText: (_, child) => child.kill("SIGINT")
+    })
+    assert.strictEqual(code, 130)
+    assert.match(err, /^waiting for .*slow\.mjs to load: a top-level await/)
+  })
+
   it("ends although the tools module holds the process open", async () => {
     const file = path.join(scratch, "open.mjs")
     fs.writeFileSync(file, `setInterval(() => {}, 1000)\nexport * from ${JSON.stringify(path.join(root, tools))}`)
@@ -111,22 +181,22 @@ describe("Ctrl-C", () => {
     )
 
   /** Sends the signal `times` times, each when the program has had time to see the one before. */
-  const interrupted = (name: "SIGINT" | "SIGTERM", times: number) => {
+  const interrupted = (name: "SIGINT" | "SIGTERM" | "SIGHUP", times: number) => {
     let sent = 0
     return run(["run", calls, "--tools", tools], {
-      onText: (err, signal) => {
+      onText: (err, child) => {
         if (sent === 0 && /start +#1 put/.test(err)) {
           sent++
-          signal(name)
+          child.kill(name)
         } else if (sent === 1 && times > 1 && /stop +by_caller/.test(err)) {
           sent++
-          signal(name)
+          child.kill(name)
         }
       }
     })
   }
 
-  it.each(["SIGINT", "SIGTERM"] as const)(
+  it.each(["SIGINT", "SIGTERM", "SIGHUP"] as const)(
     "stops the turn, awaits what has started, prints every outcome: %s",
     async (name) => {
       write(1500)
@@ -143,6 +213,10 @@ describe("Ctrl-C", () => {
       )
       assert.strictEqual(outcomes[0].reason, "interrupted")
       assert.match(err, /3 calls in .*: 2 cancelled, 1 ok/)
+      assert.include(
+        err,
+        "stopping: waiting for #1 put (Ctrl-C again leaves at once; whether it took effect would not be known)"
+      )
     }
   )
 

@@ -1,12 +1,15 @@
 import * as NodeServices from "@effect/platform-node/NodeServices"
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Layer, Sink, Stdio, Stream, Terminal } from "effect"
+import { Effect, Layer, Sink, Stdio, Stream } from "effect"
+import { displayWidth } from "effect/cli/CliOutput"
 import { TestConsole } from "effect/testing"
 import * as fs from "node:fs"
 import * as os from "node:os"
 import * as path from "node:path"
+import { pathToFileURL } from "node:url"
 import { afterAll, vi } from "vitest"
 import { main } from "../../src/cli/index.ts"
+import { type Size, Sizes } from "../../src/cli/terminal.ts"
 import { refusal } from "../wire/provider.ts"
 
 const fixtures = path.join(import.meta.dirname, "../fixtures/cli")
@@ -22,7 +25,15 @@ const written = (name: string, text: string) => {
 }
 
 /** Runs the program in this process: its exit code, and what it wrote. */
-const run = (args: ReadonlyArray<string>, options: { readonly stdin?: string; readonly terminal?: boolean } = {}) =>
+const run = (
+  args: ReadonlyArray<string>,
+  options: {
+    readonly stdin?: string
+    readonly terminal?: boolean
+    readonly stdout?: Size
+    readonly stderr?: Size
+  } = {}
+) =>
   Effect.gen(function*() {
     let raw = ""
     const stdio = Stdio.layerTest({
@@ -31,10 +42,10 @@ const run = (args: ReadonlyArray<string>, options: { readonly stdin?: string; re
       stderrIsTerminal: Effect.succeed(options.terminal === true),
       stderr: () => Sink.forEach((chunk) => Effect.sync(() => raw += String(chunk)))
     })
-    const terminal = Layer.succeed(Terminal.Terminal, {
-      columns: Effect.succeed(90),
-      rows: Effect.succeed(30)
-    } as Terminal.Terminal)
+    const sizes = Layer.succeed(Sizes, {
+      stdout: () => options.stdout ?? { columns: 0, rows: 0 },
+      stderr: () => options.stderr ?? { columns: 90, rows: 30 }
+    })
     return yield* Effect.gen(function*() {
       const code = yield* main(args)
       const [out, err] = [yield* TestConsole.logLines, yield* TestConsole.errorLines].map((lines) =>
@@ -42,7 +53,7 @@ const run = (args: ReadonlyArray<string>, options: { readonly stdin?: string; re
       ) as [string, string]
       return { code, out, err, raw }
     }).pipe(
-      Effect.provide(Layer.mergeAll(TestConsole.layer, stdio, terminal).pipe(Layer.provideMerge(NodeServices.layer)))
+      Effect.provide(Layer.mergeAll(TestConsole.layer, stdio, sizes).pipe(Layer.provideMerge(NodeServices.layer)))
     )
   })
 
@@ -84,6 +95,47 @@ describe("help", () => {
       }
     }))
 
+  it.live("fits the terminal, and 100 columns where there is none, and breaks no word", () =>
+    Effect.gen(function*() {
+      for (const columns of [0, 60]) {
+        for (const command of [[], ["run"], ["plan"], ["scenario"], ["demo"]]) {
+          const { out } = yield* run([...command, "--help"], { stdout: { columns, rows: 30 } })
+          const wide = out.split("\n").filter((line) => displayWidth(line) > (columns === 0 ? 100 : columns))
+          assert.deepStrictEqual(wide, [])
+          assert.notMatch(out, /choices:/)
+        }
+      }
+    }))
+
+  it.live("shows what is needed, and each command's own flags and exit codes", () =>
+    Effect.gen(function*() {
+      const of = (command: string) => Effect.map(run([command, "--help"]), ({ out }) => out.replace(/\s+/g, " "))
+      const texts = {
+        run: yield* of("run"),
+        plan: yield* of("plan"),
+        scenario: yield* of("scenario"),
+        demo: yield* of("demo")
+      }
+      for (const command of ["run", "plan"] as const) {
+        assert.include(texts[command], `effect-turn ${command} --tools MODULE [flags] [<MESSAGE>]`)
+      }
+      const codes = (text: string) =>
+        [" 0 ", " 1 ", " 2 ", " 130 "].filter((code) => text.split("Exit codes")[1]!.split("USAGE")[0]!.includes(code))
+          .map(Number)
+      assert.deepStrictEqual(codes(texts.run), [0, 1, 2, 130])
+      assert.deepStrictEqual(codes(texts.plan), [0, 2])
+      assert.deepStrictEqual(codes(texts.scenario), [0, 1, 2])
+      assert.deepStrictEqual(codes(texts.demo), [0, 130])
+      assert.include(texts.run, "0 every call is ok, or was run by the provider")
+      assert.include(texts.run, "A Ctrl-C after that leaves at once")
+      assert.include(texts.run, "A write that has started is awaited past it; --grace bounds that")
+      for (const flag of ["--siblings", "--deadline", "--grace"]) {
+        assert.include(texts.run, flag)
+        assert.notInclude(texts.plan, flag)
+      }
+      assert.include(texts.plan, "no layer is built")
+    }))
+
   it.live("knows its version and completes in shells", () =>
     Effect.gen(function*() {
       const { version } = JSON.parse(fs.readFileSync(path.join(import.meta.dirname, "../../package.json"), "utf8"))
@@ -104,7 +156,7 @@ describe("run", () => {
         "put door",
         '{"seen":"door"}'
       ])
-      assert.match(err, /wait +#1 put for earlier calls/)
+      assert.match(err, /wait +#1 put for #0/)
       assert.match(err, /end +#2 look ok in/)
       assert.match(err, /3 calls in .*: 3 ok/)
       assert.notInclude(err + out, "\u001b")
@@ -170,6 +222,37 @@ describe("run", () => {
       assert.deepStrictEqual(codes(byFlag), ["by_deadline"])
     }))
 
+  it.live("waits for work that goes on as long as --grace says", () =>
+    Effect.gen(function*() {
+      const stdin = '[{"name": "put", "arguments": {"at": "x", "millis": 400}}]'
+      const args = ["run", "--tools", tools, "--json", "--deadline", "40ms"]
+      const one = ({ out }: { readonly out: string }) => {
+        const { effect, status } = JSON.parse(out).outcomes[0]
+        return [status, effect]
+      }
+      assert.deepStrictEqual(one(yield* run(args, { stdin })), ["ok", "applied"])
+      assert.deepStrictEqual(one(yield* run([...args, "--grace", "0"], { stdin })), ["cancelled", "unknown"])
+    }))
+
+  it.live("loads the tools module by its URL too", () =>
+    Effect.gen(function*() {
+      const { code } = yield* run(["run", fixture("message.json"), "--tools", pathToFileURL(tools).href])
+      assert.strictEqual(code, 0)
+    }))
+
+  it.live("tells the module's own listeners too", () =>
+    Effect.gen(function*() {
+      const seen: Array<unknown> = []
+      vi.stubGlobal("seen", seen)
+      const file = written(
+        "listens.mjs",
+        `export * from ${JSON.stringify(tools)}
+export const policy = { onEvent: (event) => seen.push(event._tag) }`
+      )
+      yield* run(["run", fixture("message.json"), "--tools", file])
+      assert.include(seen, "TurnEnded")
+    }))
+
   it.live("passes on whom it runs for, what a failure means, and how much may run at once", () =>
     Effect.gen(function*() {
       const stdin = '[{"name": "break"}, {"name": "whose"}]'
@@ -212,14 +295,37 @@ describe("on a terminal", () => {
       assert.include(err, "\u001b[32mok")
     }))
 
-  it.live("writes plain lines where colours are not wanted", () =>
+  it.live("leaves out colours, and nothing else, where they are not wanted", () =>
     Effect.gen(function*() {
-      for (const [name, value] of [["NO_COLOR", "1"], ["TERM", "dumb"]] as const) {
-        vi.stubEnv("NO_COLOR", "").stubEnv("TERM", "xterm").stubEnv(name, value)
-        const { err, raw } = yield* run(["run", fixture("message.json"), "--tools", tools], { terminal: true })
-        assert.notInclude(raw + err, "\u001b")
-        assert.match(err, /start +#0 look/)
-      }
+      vi.stubEnv("NO_COLOR", "1").stubEnv("TERM", "xterm")
+      const { err, raw } = yield* run(["run", fixture("message.json"), "--tools", tools], { terminal: true })
+      assert.isTrue(rewritten(raw))
+      assert.notMatch(raw + err, /\u001b\[\d+m/)
+    }))
+
+  it.live("writes plain lines where the terminal can do no more", () =>
+    Effect.gen(function*() {
+      vi.stubEnv("NO_COLOR", "").stubEnv("TERM", "dumb")
+      const { err, raw } = yield* run(["run", fixture("message.json"), "--tools", tools], { terminal: true })
+      assert.notInclude(raw + err, "\u001b")
+      assert.match(err, /start +#0 look/)
+    }))
+
+  it.live("is as wide as the terminal it is drawn on, whatever standard output is", () =>
+    Effect.gen(function*() {
+      vi.stubEnv("NO_COLOR", "1").stubEnv("TERM", "xterm")
+      const file = written(
+        "wide.json",
+        JSON.stringify([1, 2, 3, 4, 5].map((i) => ({ name: "put", arguments: { at: `${i}`.repeat(90), millis: 90 } })))
+      )
+      const { err, raw } = yield* run(["run", file, "--tools", tools], {
+        terminal: true,
+        stdout: { columns: 200, rows: 60 },
+        stderr: { columns: 74, rows: 6 }
+      })
+      assert.deepStrictEqual(err.split("\n").filter((line) => displayWidth(line) > 74), [])
+      assert.include(raw, "2 more not shown")
+      assert.notMatch(raw, /\u001b\[[5-9]A/, "no more lines than the terminal has")
     }))
 
   it.live("asks for a message when there is none", () =>
@@ -241,6 +347,20 @@ describe("plan", () => {
         { from: 0, to: 1, key: "place/door" },
         { from: 1, to: 2, key: "place/door" }
       ])
+    }))
+
+  it.live("builds no layer, and needs none", () =>
+    Effect.gen(function*() {
+      for (const name of ["dying-layer.ts", "no-layer.ts", "no-desk.ts"]) {
+        const { code, out } = yield* run(["plan", fixture("message.json"), "--tools", fixture(name)])
+        assert.strictEqual(code, 0)
+        assert.match(out, /#1 put .*after #0/)
+      }
+    }))
+
+  it.live("has words for no calls at all", () =>
+    Effect.gen(function*() {
+      assert.strictEqual((yield* run(["plan", "--tools", tools], { stdin: "[]" })).out, "no calls")
     }))
 
   it.live("exits 0 whatever the calls are like", () =>
@@ -285,6 +405,7 @@ describe("scenario", () => {
         ["scenario-passes.json", true]
       ])
       assert.include(err, "no such file")
+      assert.include((yield* run(["scenario", fixtures])).err, "a directory")
     }))
 })
 
@@ -339,7 +460,19 @@ describe("misuse exits 2, and says what was expected, what came and what to do",
       "no such file",
       "path of a file"
     ]],
-    ["a folder for a message", ["run", fixtures, "--tools", tools], ["cannot read", "a file that can be read"]],
+    ["a folder for a message", ["run", fixtures, "--tools", tools], [
+      "cannot read",
+      "a file that can be read",
+      "got       a directory"
+    ]],
+    ["a folder for a tools module", ["run", message, "--tools", fixtures], [
+      "no tools module",
+      "got       a directory"
+    ]],
+    ["a URL of no file", ["run", message, "--tools", "file://host/a.ts"], ["a URL that names no file"]],
+    ["a tenant without a name", ["run", message, "--tools", tools, "--tenant", ""], ["--tenant", "a name"]],
+    ["a bad grace", ["run", message, "--tools", tools, "--grace", "long"], ["--grace", "0, or a time under 24 days"]],
+    ["a flag that changes no plan", ["plan", message, "--tools", tools, "--deadline", "1s"], ["no flag --deadline"]],
     ["a message that is no JSON", ["run", fixture("broken.json"), "--tools", tools], [
       "is not JSON",
       "Unexpected end of JSON input"
@@ -386,13 +519,27 @@ describe("misuse exits 2, and says what was expected, what came and what to do",
       "cannot be built",
       "connection refused"
     ]],
-    ["a layer that dies", ["plan", message, "--tools", fixture("dying-layer.ts")], [
+    ["a layer that dies", ["run", message, "--tools", fixture("dying-layer.ts")], [
       "cannot be built",
       "Error: no such host"
     ]],
     ["a layer without handlers", ["run", message, "--tools", fixture("part-layer.ts")], [
-      "not whole",
-      "none for look, put, break"
+      'the tool "look" cannot run',
+      "Layer.mergeAll(toolkit.toLayer({…})"
+    ]],
+    ["a layer without a backend", ["run", message, "--tools", fixture("no-desk.ts")], [
+      'the tool "look" cannot run',
+      'backend "fixture/Desk"',
+      "export a `layer` with all handlers and backends"
+    ]],
+    ["a policy that is a function", ["run", message, "--tools", fixture("function-policy.ts")], [
+      "a policy that is none",
+      "got       the function policy"
+    ]],
+    ["an unknown option", ["run", message, "--tools", fixture("unknown-option.ts")], [
+      "the unknown option `deadlin`",
+      "siblings, unit, execution",
+      "did you mean deadline?"
     ]],
     ["a policy that cannot be", ["run", message, "--tools", fixture("bad-limit.ts")], [
       "the turn cannot start",

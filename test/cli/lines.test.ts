@@ -1,8 +1,8 @@
 import { assert, describe, it } from "@effect/vitest"
-import type { Outcome, ToolCall, TurnEvent } from "effect-turn"
+import type { Outcome, ToolCall, TurnEvent, TurnPlan } from "effect-turn"
 import * as Lines from "../../src/cli/lines.ts"
 import * as Progress from "../../src/cli/progress.ts"
-import { clean, colours, cut, duration, json, plain } from "../../src/cli/text.ts"
+import { clean, colours, cut, duration, json, nearest, plain, wrap } from "../../src/cli/text.ts"
 
 const calls: ReadonlyArray<ToolCall.ToolCall> = [
   { id: "a", name: "search", arguments: { q: "x" } },
@@ -110,6 +110,59 @@ describe("a turn that runs", () => {
     ])
   })
 
+  it("names the calls that a call waits for, three at most", () => {
+    const many = Array.from({ length: 7 }, (_, i) => ({ id: `${i}`, name: i === 6 ? "all" : "one" }))
+    const plan: TurnPlan.TurnPlan = {
+      calls: [],
+      edges: [
+        ...many.slice(1, 6).map((_, i) => ({ from: i + 1, to: "h0", key: "a" })),
+        { from: "h0", to: 6, key: "a" },
+        { from: 0, to: 1, key: "b" }
+      ]
+    }
+    const progress = Progress.start(many, plan)
+    const queued = (position: number, time: number): TurnEvent.TurnEvent => ({
+      ...at(time),
+      position,
+      id: `${position}`,
+      tool: many[position]!.name,
+      _tag: "CallQueued",
+      for: "keys",
+      backend: undefined
+    })
+    const said = [queued(1, 0), queued(6, 0)].map((event) => {
+      Progress.advance(progress, event)
+      return Lines.ofEvent(progress, event)
+    })
+    assert.deepStrictEqual(said, [
+      "0 ms      wait      #1 one for #0",
+      "0 ms      wait      #6 all for #1, #2, #3 and 2 more"
+    ])
+    const started: TurnEvent.TurnEvent = {
+      ...at(40),
+      position: 1,
+      id: "1",
+      tool: "one",
+      _tag: "CallStarted",
+      attempt: 1,
+      backend: undefined,
+      waited: { keys: 40, permit: 0 }
+    }
+    Progress.advance(progress, started)
+    assert.strictEqual(Lines.ofEvent(progress, started), "40 ms     start     #1 one {} after 40 ms for #0")
+  })
+
+  it("says what a stop waits for, below the lines", () => {
+    const progress = after(9)
+    progress.awaits = true
+    assert.deepStrictEqual(Lines.live(progress, 100, options).slice(-3), [
+      "2 of 3 answered, 100 ms, stopping: by_caller (user)",
+      "stopping: waiting for #1 book (Ctrl-C again leaves at once;",
+      "whether it took effect would not be known)"
+    ])
+    assert.isUndefined(Lines.awaited(after(events.length)))
+  })
+
   it("takes a late end for news, and not for an answer", () => {
     const progress = after(events.length)
     const late: TurnEvent.TurnEvent = { ...of(2000, 1), _tag: "CallSettledLate", outcome: outcomes[0]! }
@@ -131,6 +184,13 @@ describe("the outcomes", () => {
       Lines.summary(after(events.length), outcomes),
       "3 calls in 1.50 s: 1 ok, 1 timeout, 1 pending approval"
     )
+  })
+
+  it("show 200 characters of what the model gets where there is no terminal", () => {
+    const outcome: Outcome.Outcome = { ...base(2), status: "error", code: "unknown_tool", message: "x".repeat(400) }
+    const long = Lines.table(after(3), [outcome], { width: 0, paint: plain })
+    assert.include(long, ` ${"x".repeat(199)}…`)
+    assert.isTrue(Lines.table(after(3), [outcome], { width: 90, paint: plain }).split("\n")[1]!.length <= 90)
   })
 
   it("have colours only where they are wanted", () => {
@@ -179,6 +239,21 @@ describe("text from models and tools", () => {
     assert.strictEqual(cut("日本語日本語", 6), "日本…")
     assert.strictEqual(cut("👩‍👩‍👧‍👦👩‍👩‍👧‍👦", 3), "👩‍👩‍👧‍👦…")
     assert.strictEqual(cut("abc", 0), "")
+  })
+
+  it("is broken at words, below its own column", () => {
+    assert.strictEqual(wrap("  aaa bbb ccc\nddd", 9), "  aaa bbb\n  ccc\nddd")
+    assert.strictEqual(
+      wrap("  --flag TEXT    one two three four five six seven eight", 52),
+      "  --flag TEXT    one two three four five six seven\n                 eight"
+    )
+    assert.strictEqual(wrap("  --flag TEXT    one two three four", 26), "  --flag TEXT    one two\n      three four")
+    assert.strictEqual(wrap("  unbreakable", 4), "  unbreakable")
+  })
+
+  it("finds the name that was meant", () => {
+    assert.strictEqual(nearest("deadlin", ["turn", "deadline", "dedupe"]), "deadline")
+    assert.isUndefined(nearest("colour", ["turn", "deadline", "dedupe"]))
   })
 
   it("shows times and values at a glance", () => {
