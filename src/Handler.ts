@@ -5,10 +5,8 @@
  * @since 0.1.0
  */
 
-import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
-import * as TurnContext from "./TurnContext.ts"
 
 /**
  * What a promise handler is given beside its parameters.
@@ -67,12 +65,12 @@ export const promise = <Params, A, E = never>(
     readonly toolCallId?: string | undefined
     readonly preliminary: (result: A) => Effect.Effect<void>
   }
-): Effect.Effect<A, E> =>
-  Effect.withFiber((fiber) =>
+): Effect.Effect<A, E> => {
+  const report: Report = { exit: undefined }
+  const effect = Effect.withFiber<A, E>((fiber) =>
     Effect.callback<A, E>((resume) => {
       const controller = new AbortController()
       const onError = options?.onError
-      const fail = (error: unknown) => resume(failed(error, onError) as Exit.Exit<never, E>)
       const runFork = Effect.runForkWith(fiber.context)
       let running: PromiseLike<A>
       try {
@@ -84,35 +82,59 @@ export const promise = <Params, A, E = never>(
           toolCallId: context.toolCallId
         })
       } catch (error) {
-        return fail(error)
+        return resume(failed(error, onError) as Exit.Exit<never, E>)
       }
-      let exit: Exit.Exit<A, unknown> | undefined
-      let onSettled: ((exit: Exit.Exit<A, unknown>) => void) | undefined
-      const settle = (end: Exit.Exit<A, unknown>) => {
+      let exit: Exit.Exit<A, E> | undefined
+      let onSettled: (() => void) | undefined
+      const settle = (end: Exit.Exit<A, E>) => {
         exit = end
-        onSettled?.(end)
+        resume(end)
+        onSettled?.()
       }
+      // A promise that ends because of the abort says nothing about the work.
+      let obeyed = false
       Promise.resolve(running).then(
-        (value) => {
-          resume(Effect.succeed(value))
-          settle(Exit.succeed(value))
-        },
+        (value) => settle(Exit.succeed(value)),
         (error: unknown) => {
-          fail(error)
-          settle(failed(error, onError))
+          obeyed = controller.signal.aborted && isAbort(error, controller.signal)
+          settle(failed(error, onError) as Exit.Exit<never, E>)
         }
       )
       return Effect.callback<void>((done) => {
-        onSettled = (end) => {
-          // The fiber is interrupted all the same; what the work came to is told to its call.
-          Context.get(fiber.context, TurnContext.CurrentCall)?.settled?.(end)
+        onSettled = () => {
+          // The fiber is interrupted all the same; what the work came to is known from here alone.
+          if (!obeyed) report.exit = exit
           done(Effect.void)
         }
-        if (exit !== undefined) return onSettled(exit)
+        if (exit !== undefined) return onSettled()
         controller.abort()
       })
     })
   )
+  reports.set(effect, report)
+  return effect
+}
+
+const isAbort = (error: unknown, signal: AbortSignal): boolean =>
+  error === signal.reason ||
+  (typeof error === "object" && error !== null && (error as { readonly name?: unknown }).name === "AbortError")
+
+/** What a promise came to although its fiber was interrupted.
+ *
+ * @internal
+ */
+export interface Report {
+  exit: Exit.Exit<unknown, unknown> | undefined
+}
+
+const reports = new WeakMap<object, Report>()
+
+/** The report of exactly this effect. One that wraps it goes on after the promise, so the promise's end is not its own.
+ *
+ * @internal
+ */
+export const reportOf = (effect: unknown): Report | undefined =>
+  typeof effect === "object" && effect !== null ? reports.get(effect) : undefined
 
 const failed = (error: unknown, onError: ((error: unknown) => unknown) | undefined): Exit.Exit<never, unknown> => {
   if (onError === undefined) return Exit.die(error)

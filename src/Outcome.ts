@@ -369,7 +369,7 @@ export const isOk = <O extends Outcome<any>>(outcome: O): outcome is Extract<O, 
   outcome.status === "ok"
 
 /**
- * Tells whether this outcome is a failure in the sense of fail-fast: an error from a run, a handler's timeout,
+ * Tells whether this outcome is a failure in the sense of fail-fast: an error from a run, a timeout,
  * or a call that interrupted itself. Held, deferred, invalid and unknown calls are none.
  *
  * @category predicates
@@ -378,5 +378,5 @@ export const isOk = <O extends Outcome<any>>(outcome: O): outcome is Extract<O, 
  */
 export const isFailure = (outcome: Outcome<any>): boolean =>
   (outcome.status === "error" && outcome.started) ||
-  (outcome.status === "timeout" && outcome.started) ||
+  outcome.status === "timeout" ||
   (outcome.status === "cancelled" && outcome.code === "by_itself")

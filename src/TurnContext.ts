@@ -5,7 +5,6 @@
  * @since 0.1.0
  */
 import * as Context from "effect/Context"
-import type * as Exit from "effect/Exit"
 
 /**
  * On whose behalf a turn runs. Keys, per-tenant shares and records of one tenant never meet those of another.
@@ -81,11 +80,6 @@ export interface CallContext {
   readonly tool: string
   readonly attempt: number
   readonly idempotencyKey: string | undefined
-  /** Told by an adapter that waited for its work after an interruption: what the work came to.
-   *
-   * @internal
-   */
-  readonly settled?: (exit: Exit.Exit<unknown, unknown>) => void
 }
 
 /**

@@ -7,7 +7,7 @@
  * @since 0.1.0
  */
 import * as Schema from "effect/Schema"
-import { Claims, measure, Node } from "./internal/turnPlan/claims.ts"
+import { Claims, measure, Node, sequentialKey } from "./internal/turnPlan/claims.ts"
 import type * as Outcome from "./Outcome.ts"
 import type * as ToolPolicy from "./ToolPolicy.ts"
 
@@ -174,7 +174,7 @@ export interface Options {
  *
  * @internal
  */
-export { Claims, end, link, type Nested, Node } from "./internal/turnPlan/claims.ts"
+export { Claims, end, link, type Nested, Node, sequentialKey } from "./internal/turnPlan/claims.ts"
 
 /** The plan with the nodes that the edges are made from.
  *
@@ -229,13 +229,16 @@ const ambiguous = (id: string): Partial<PlannedCall> => ({
   message: `the id ${JSON.stringify(id)} stands for calls with different content: give each call an id of its own`
 })
 
+/** Nothing of a cut response runs, whatever its ids are. */
+const isCutShort = ({ state }: Entry): boolean => state._tag === "refused" && state.code === "incomplete_response"
+
 /** Which ids are re-delivered and which are ambiguous: id → position of its first call, or -1. */
 const repeatedIds = (entries: ReadonlyArray<Entry>): Map<string, number> | undefined => {
   let first: Map<string, Entry> | undefined
   let repeated: Map<string, number> | undefined
   if (entries.length < 2) return undefined
   for (const entry of entries) {
-    if (entry.id === "" || entry.state._tag === "provider") continue
+    if (entry.id === "" || entry.state._tag === "provider" || isCutShort(entry)) continue
     const known = (first ??= new Map()).get(entry.id)
     if (known === undefined) first.set(entry.id, entry)
     else {
@@ -381,7 +384,7 @@ class OfTool {
 const linkSequential = (from: Node, to: Node): void => {
   if (to.deps?.includes(from) === true) return
   ;(to.deps ??= []).push(from)
-  ;(to.keys ??= []).push("sequential")
+  ;(to.keys ??= []).push(sequentialKey)
   ;(from.dependants ??= []).push(to)
 }
 

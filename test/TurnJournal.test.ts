@@ -227,7 +227,8 @@ describe("R21: a turn with a journal", () => {
       ])
       assert.deepStrictEqual(book.runs, [])
       assert.deepStrictEqual(asked, ["reserve a", "reserve b", "free a", "free b"])
-      assert.strictEqual(book.tagsOf("TurnEnded")[0]!.at, 100)
+      // The reserve is interrupted, and what it may have written is freed, which takes 50 ms.
+      assert.strictEqual(book.tagsOf("TurnEnded")[0]!.at, 70)
     }))
 
   it.effect("R19: a stop during a reserve that then fails is still a stop", () =>
@@ -238,7 +239,23 @@ describe("R21: a turn with a journal", () => {
         { deadline: 20 }
       )
       assert.deepStrictEqual(words(outcomes), ["cancelled/by_deadline"])
-      assert.deepStrictEqual(asked, ["reserve a"])
+      assert.deepStrictEqual(asked, ["reserve a", "free a"])
+    }))
+
+  it.effect("R15: a journal that never answers holds no call longer than its waiting limit, and no turn for ever", () =>
+    Effect.gen(function*() {
+      const { book, layer } = lab()
+      const journal = Layer.succeed(Journal, {
+        reserve: ({ id }) => id === "a" ? Effect.never : Effect.void,
+        free: () => Effect.never,
+        settle: () => Effect.never,
+        entries: () => Effect.succeed([])
+      })
+      const outcomes = yield* drive(
+        run([call("write", "a", ["k"]), call("read", "b")]).pipe(Effect.provide([layer, journal]))
+      )
+      assert.deepStrictEqual(words(outcomes), ["timeout/queue", "ok"])
+      assert.deepStrictEqual([outcomes[0]!.started, book.count("a")], [false, 0])
     }))
 
   it.effect("a sibling's failure during the reserve frees it too", () =>

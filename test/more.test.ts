@@ -181,9 +181,9 @@ it.effect("2. a stop during the step before a call (as far as the journal is tha
     ])
     assert.isTrue(outcomes.every(({ retryable }) => retryable))
     assert.strictEqual(world.runs.length, 0)
-    // The first one's step runs to its end and is undone; the second one's never begins.
-    assert.deepStrictEqual(steps, ["reserved a", "freed a"])
-    assert.deepStrictEqual([entries.length, at, stats.running, stats.waiting], [0, 60, 0, 0])
+    // The first one's step is broken off and undone; the second one's never begins.
+    assert.deepStrictEqual(steps, ["freed a"])
+    assert.deepStrictEqual([entries.length, at, stats.running, stats.waiting], [0, 30, 0, 0])
   }))
 
 describe("3. a late end is an event", () => {

@@ -159,12 +159,18 @@ export const table = (
   const widths = head.slice(0, -1).map((title, column) =>
     Math.max(title.length, ...cells.map((cell) => displayWidth(cell[column]!)))
   )
-  const rest = options.width === 0
-    ? 200
-    : Math.max(20, options.width - widths.reduce((sum, width) => sum + width + 2, 0))
-  const line = (cell: ReadonlyArray<string>, colour: (text: string, column: number) => string) =>
-    cell.map((text, column) => colour(column === widths.length ? cut(text, rest) : pad(text, widths[column]!), column))
-      .join("  ").trimEnd()
+  const used = widths.reduce((sum, width) => sum + width + 2, 0)
+  // What the model gets stands on a line of its own where there would be no room to read it.
+  const below = options.width > 0 && options.width - used < 30
+  const rest = options.width === 0 ? 200 : Math.max(8, options.width - (below ? 4 : used))
+  const line = (cell: ReadonlyArray<string>, colour: (text: string, column: number) => string) => {
+    const cells = cell.map((text, column) =>
+      colour(column === widths.length ? cut(text, rest) : pad(text, widths[column]!), column)
+    )
+    return below
+      ? `${cells.slice(0, -1).join("  ").trimEnd()}\n    ${cells.at(-1)}`
+      : cells.join("  ").trimEnd()
+  }
   const { paint } = options
   return [
     line(head, (text) => paint.strong(text)),

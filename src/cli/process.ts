@@ -6,9 +6,11 @@ import * as Exit from "effect/Exit"
 import * as Runtime from "effect/Runtime"
 import { Console } from "node:console"
 import { writeSync } from "node:fs"
+import { Writable } from "node:stream"
 import { setInterval } from "node:timers"
-import { exitCode, Misuse, words } from "./failure.ts"
+import { describeThrown, exitCode, Misuse, words } from "./failure.ts"
 import { main } from "./index.ts"
+import { between } from "./terminal.ts"
 
 /** Runs the program with these arguments, and ends the process with its exit code. */
 export const runProcess = (args: ReadonlyArray<string>): void => {
@@ -25,12 +27,18 @@ export const runProcess = (args: ReadonlyArray<string>): void => {
       Effect.provide(NodeServices.layer)
     )
   )
-  const stop = (signal: "SIGINT" | "SIGTERM" | "SIGHUP") => {
-    if (stopping && signal === "SIGINT") return leave()
+  const stop = () => {
     stopping = true
     fiber.interruptUnsafe(fiber.id)
   }
-  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => stop(signal))
+  process.on("SIGINT", () => stopping ? leave() : stop())
+  process.on("SIGTERM", stop)
+  process.on("SIGHUP", stop)
+  process.on("uncaughtException", (thrown) => {
+    stray ??= thrown
+    globalThis.console.error(thrown)
+    stop()
+  })
   fiber.addObserver((exit) => {
     if (Exit.isSuccess(exit)) end(exit.value)
     else Runtime.defaultTeardown(exit, end)
@@ -45,14 +53,21 @@ let ended = false
 /** Why standard output cannot be written. */
 let broken: NodeJS.ErrnoException | undefined
 
+/** What was thrown where nobody catches, such as in a timer of a tool. */
+let stray: unknown
+
 /** Ends the process at once, since a tools module may hold it open, but not before everything is written. */
 const end = (code: number): void => {
   process.stderr.write("", () =>
     process.stdout.write("", () => {
-      const misuse = broken !== undefined && code !== exitCode.interrupted
-      if (misuse) say(words(unwritten(broken!)))
+      const misuse = stray !== undefined
+        ? uncaught(stray)
+        : broken !== undefined && code !== exitCode.interrupted
+        ? unwritten(broken)
+        : undefined
+      if (misuse !== undefined) say(words(misuse))
       ended = true
-      process.exit(misuse ? exitCode.misuse : code)
+      process.exit(misuse === undefined ? code : exitCode.misuse)
     }))
 }
 
@@ -66,12 +81,31 @@ const unwritten = (error: NodeJS.ErrnoException): Misuse =>
     what: "standard output cannot be written",
     expected: "a file, a pipe or a terminal that takes what is printed",
     received: error.message,
-    advice: "write to another place; what was to run has run"
+    advice: "write to another place; calls that have run are not undone"
+  })
+
+const uncaught = (thrown: unknown): Misuse =>
+  new Misuse({
+    what: "something was thrown that nobody catches: all work was stopped",
+    expected: "a tools module whose errors are those of its calls",
+    received: describeThrown(thrown),
+    advice: "catch it where it is thrown: the whole error stands above"
   })
 
 /** Standard output is for the result alone: what tools print with `console` goes to standard error. */
 const toStderr = (): void => {
-  const other = new Console({ stdout: process.stderr, stderr: process.stderr })
+  const stderr = new Writable({
+    decodeStrings: false,
+    write: (text: string, _, done) => {
+      process.stderr.write(between(text))
+      done()
+    }
+  })
+  const other = new Console({
+    stdout: stderr,
+    stderr,
+    colorMode: process.stderr.isTTY === true && process.stderr.hasColors()
+  })
   for (const name of methods) globalThis.console[name] = other[name].bind(other) as never
 }
 
@@ -112,7 +146,7 @@ const onExit = (code: number): void => {
     new Misuse({
       what: "the process was ended before the work was done",
       expected: "a tools module whose code leaves the process alone",
-      received: `an end with exit code ${code}: process.exit was called, or something was thrown that nobody catches`,
+      received: `an end with exit code ${code}: process.exit was called`,
       advice: "take process.exit out of the tools module and of what it loads"
     })
   ))

@@ -1,4 +1,4 @@
-/** How large the terminals are: each stream is asked for its own, since the other may be a file. */
+/** The terminals: each stream is asked for its own size, since the other may be a file. */
 import * as Context from "effect/Context"
 
 /** Columns and rows; 0 where there is no terminal. */
@@ -21,3 +21,10 @@ export const Sizes = Context.Reference<{ readonly stdout: () => Size; readonly s
     })
   }
 )
+
+/** What is drawn on standard error at the moment; others who write there put it away first, and it is drawn again. */
+export const drawn: { putAway: (() => string) | undefined } = { putAway: undefined }
+
+/** Text of others, for a standard error that something may be drawn on, where lines are not wrapped. */
+export const between = (text: string): string =>
+  drawn.putAway === undefined ? text : `${drawn.putAway()}\u001b[?7h${text}\u001b[?7l`

@@ -13,7 +13,7 @@ import type * as TurnEvent from "../TurnEvent.ts"
 import type * as TurnPlan from "../TurnPlan.ts"
 import * as Lines from "./lines.ts"
 import * as Progress from "./progress.ts"
-import { type Size, Sizes } from "./terminal.ts"
+import { drawn, type Size, Sizes } from "./terminal.ts"
 import { colours, type Paint, plain } from "./text.ts"
 
 /** What the process may do with the terminal that standard error is, if it is one. */
@@ -84,10 +84,10 @@ const animate = (
     const clock = yield* Clock.Clock
     const write = (text: string) =>
       Stream.run(Stream.succeed(text), stdio.stderr({ endOnDone: false })).pipe(Effect.ignore)
-    let drawn = 0
+    let height = 0
     let tick = 0
     let opened: number | undefined
-    const up = () => drawn === 0 ? "" : `\u001b[${drawn}A`
+    const up = () => height === 0 ? "" : `\u001b[${height}A`
     const draw = Effect.suspend(() => {
       if (progress.origin === undefined) return Effect.void
       const now = clock.currentTimeMillisUnsafe()
@@ -100,14 +100,23 @@ const animate = (
         paint: screen.paint
       })
       const text = `${up()}${lines.map((line) => `\r\u001b[2K${line}\n`).join("")}`
-      drawn = lines.length
+      height = lines.length
       return write(text)
     })
     // No cursor and no wrapping while lines are rewritten; both come back in every case, and the lines go.
     yield* Effect.acquireRelease(
       write("\u001b[?25l\u001b[?7l"),
-      () => Effect.suspend(() => write(`${up()}\u001b[J\u001b[?7h\u001b[?25h`))
+      () =>
+        Effect.suspend(() => {
+          drawn.putAway = undefined
+          return write(`${up()}\u001b[J\u001b[?7h\u001b[?25h`)
+        })
     )
+    drawn.putAway = () => {
+      const text = `${up()}\r\u001b[J`
+      height = 0
+      return text
+    }
     yield* draw.pipe(Effect.andThen(Effect.sleep("80 millis")), Effect.forever, Effect.forkScoped)
     return (event) => Progress.advance(progress, event)
   })

@@ -134,6 +134,28 @@ describe("the executable", () => {
     }
   })
 
+  it("stops the turn, and cuts no write short, when something is thrown that nobody catches", async () => {
+    const [module, file] = [path.join(scratch, "stray.mjs"), path.join(scratch, "saved-astray")]
+    const chatty = JSON.stringify(path.join(root, fixture("chatty.ts")))
+    fs.writeFileSync(
+      module,
+      `export * from ${chatty}
+export const policy = {
+  onEvent: (event) => {
+    if (event._tag === "CallStarted") setTimeout(() => { throw new Error("astray") })
+  }
+}`
+    )
+    const { code, err, out } = await run(["run", "--tools", module], {
+      stdin: JSON.stringify([{ name: "save", arguments: { file, millis: 300 } }])
+    })
+    assert.strictEqual(code, 2)
+    assert.strictEqual(JSON.parse(out)[1].outcomes[0].status, "ok")
+    assert.strictEqual(fs.readFileSync(file, "utf8"), "saved")
+    assert.match(err, /Error: astray\n +at /)
+    assert.include(err, "effect-turn: something was thrown that nobody catches")
+  })
+
   it("exits 2 when the tools module can never load", async () => {
     const file = path.join(scratch, "never.mjs")
     fs.writeFileSync(file, "await new Promise(() => {})")

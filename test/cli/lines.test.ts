@@ -2,6 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import type { Outcome, ToolCall, TurnEvent, TurnPlan } from "effect-turn"
 import * as Lines from "../../src/cli/lines.ts"
 import * as Progress from "../../src/cli/progress.ts"
+import { between, drawn } from "../../src/cli/terminal.ts"
 import { clean, colours, cut, duration, json, nearest, plain, wrap } from "../../src/cli/text.ts"
 
 const calls: ReadonlyArray<ToolCall.ToolCall> = [
@@ -193,6 +194,18 @@ describe("the outcomes", () => {
     assert.isTrue(Lines.table(after(3), [outcome], { width: 90, paint: plain }).split("\n")[1]!.length <= 90)
   })
 
+  it("show it below where a line has no room for it", () => {
+    assert.deepStrictEqual(
+      Lines.table(after(events.length), outcomes, { width: 60, paint: plain }).split("\n").slice(2, 6),
+      [
+        "#0 search  ok                 none     no      50 ms",
+        '    {"n":1}',
+        "#1 book    timeout (handler)  unknown  no      1.43 s",
+        "    took over 9 ms"
+      ]
+    )
+  })
+
   it("have colours only where they are wanted", () => {
     const text = Lines.table(after(events.length), outcomes, { width: 90, paint: colours })
     assert.include(text, "\u001b[32mok")
@@ -266,5 +279,17 @@ describe("text from models and tools", () => {
       '{"a":1}',
       "a value that JSON cannot hold"
     ])
+  })
+})
+
+describe("a view that is drawn", () => {
+  it("is put away for what others print, and is drawn again", () => {
+    assert.strictEqual(between("said\n"), "said\n")
+    drawn.putAway = () => "<away>"
+    try {
+      assert.strictEqual(between("said\n"), "<away>\u001b[?7hsaid\n\u001b[?7l")
+    } finally {
+      drawn.putAway = undefined
+    }
   })
 })

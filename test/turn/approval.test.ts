@@ -4,8 +4,8 @@ import { type Outcome, ToolCall, ToolPolicy, Turn } from "effect-turn"
 import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
 import * as Effect from "effect/Effect"
-import * as Layer from "effect/Layer"
 import { pipe } from "effect/Function"
+import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
 import * as TestClock from "effect/testing/TestClock"
 import { call, drive, ended, fork, lab, run, runWith, toolkit, words } from "../utils/kit.ts"
@@ -193,6 +193,22 @@ describe("R2: stopping one call by its position, while others go on", () => {
         0,
         50
       ], [2, 60]])
+    }))
+
+  it.effect("one that waits: what conflicts with it alone starts when it has its answer", () =>
+    Effect.gen(function*() {
+      const { book, outcomes } = yield* started(
+        [
+          call("write", "a", ["x"]),
+          call("write", "b", ["x", "y"]),
+          call("write", "c", ["y"]),
+          call("read", "d", ["x"])
+        ],
+        { a: { ms: 50 } },
+        (handle) => at(10, handle.cancelCall(1))
+      )
+      assert.deepStrictEqual(words(outcomes), ["ok", "cancelled/by_caller", "ok", "ok"])
+      assert.deepStrictEqual([book.span("c"), book.span("d")], [[10, 20], [50, 60]])
     }))
 
   it.effect("one that stands in line for a permit: the next takes its place", () =>

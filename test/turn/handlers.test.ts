@@ -1,6 +1,6 @@
 /** Handlers that throw anything, return anything, never settle, and toolkits that bring their own `handle`. */
 import { assert, describe, it } from "@effect/vitest"
-import { type Outcome, ToolCall, ToolPolicy, Turn, TurnContext, type TurnEvent } from "effect-turn"
+import { type Outcome, ToolCall, ToolPolicy, Turn, TurnContext, type TurnError, type TurnEvent } from "effect-turn"
 import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
 import * as Context from "effect/Context"
@@ -430,32 +430,28 @@ describe("a toolkit with its handlers (WithHandler)", () => {
 })
 
 describe("misuse that types would stop", () => {
-  it.effect("a handler that is missing is a defect of its own calls, and nothing else is touched", () =>
+  it.effect("a handler, or a backend's layer, that is missing is misuse: it is named, and nothing runs", () =>
     Effect.gen(function*() {
       const kit = Toolkit.make(tools.read, tools.write)
       const book = new Book()
       const partial = Toolkit.make(tools.read).toLayer({ read: book.handler("read") as any })
-      const outcomes = yield* drive(
-        Turn.run(kit, [call("read", "a"), call("write", "b")]).pipe(
+      const noHandler = yield* drive(
+        Effect.flip(Turn.run(kit, [call("read", "a"), call("write", "b")])).pipe(
           Effect.provide(Layer.mergeAll(partial, Turn.layer()) as Layer.Layer<any>)
-        ) as Effect.Effect<ReadonlyArray<Outcome.Outcome<any>>>
+        ) as Effect.Effect<TurnError.TurnError>
       )
-      assert.deepStrictEqual(words(outcomes), ["ok", "error/defect"])
-      assert.deepStrictEqual([outcomes[1]!.started, outcomes[1]!.effect], [false, "none"])
-    }))
-
-  it.effect("a backend without its layer is an answer", () =>
-    Effect.gen(function*() {
-      const { book } = lab()
-      const outcomes = yield* drive(
-        run([call("fetch", "a"), call("read", "b")]).pipe(
+      assert.deepInclude(noHandler.reason, { _tag: "MissingService", tool: "write" })
+      assert.include(noHandler.message, "handler")
+      const noBackend = yield* drive(
+        Effect.flip(run([call("read", "b"), call("fetch", "a")])).pipe(
           Effect.provide(
             Layer.mergeAll(book.layer, Turn.layer(), Layer.succeedContext(Context.empty())) as Layer.Layer<any>
           )
-        ) as Effect.Effect<ReadonlyArray<Outcome.Outcome<any>>>
+        ) as Effect.Effect<TurnError.TurnError>
       )
-      assert.deepStrictEqual(words(outcomes), ["error/defect", "ok"])
-      assert.strictEqual(outcomes[0]!.started, false)
+      assert.deepInclude(noBackend.reason, { _tag: "MissingService", tool: "fetch" })
+      assert.include(noBackend.message, "backend")
+      assert.deepStrictEqual(book.runs, [])
     }))
 
   it.effect("calls without ids or names, options that cannot be: a typed error, and nothing runs", () =>

@@ -222,6 +222,17 @@ describe("R18: units stand or fall together", () => {
       assert.deepStrictEqual(words(outcomes), ["cancelled/by_sibling", "error/failed", "ok", "ok", "ok"])
     }))
 
+  it.effect("R9: the same call in another unit is a call of its own", () =>
+    Effect.gen(function*() {
+      const { book, outcomes } = yield* turn(
+        { a: { ms: 50 }, bad: { end: "fail" } },
+        [call("read", "a", [], { id: "1" }), call("read", "bad"), call("read", "a", [], { id: "2" })],
+        { siblings: Siblings.failFast, unit: (_, position) => position < 2 ? "first" : "second" }
+      )
+      assert.deepStrictEqual(words(outcomes), ["cancelled/by_sibling", "error/failed", "ok"])
+      assert.strictEqual(book.count("a"), 2)
+    }))
+
   it.effect("a stop reaches all of them", () =>
     Effect.gen(function*() {
       const { outcomes } = yield* turn({ a: { ms: 50 }, b: { ms: 50 } }, [call("read", "a"), call("read", "b")], {

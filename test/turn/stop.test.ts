@@ -412,6 +412,29 @@ describe("R20: the grace", () => {
       assert.deepStrictEqual(words(outcomes), ["cancelled/by_deadline", "error/failed", "ok"])
     }))
 
+  it.effect("a read whose clean-up breaks after a stop is still stopped; a write's is a defect", () =>
+    Effect.gen(function*() {
+      const breaking = () => Effect.onInterrupt(Effect.sleep(100), () => Effect.die(new Error("the clean-up broke")))
+      const stopped = yield* alone([read], breaking, { deadline: 10 })
+      assert.deepStrictEqual(words([stopped.outcome]), ["cancelled/by_deadline"])
+      const keyed = yield* alone([write, forward], breaking, { deadline: 10 })
+      assert.deepStrictEqual([words([keyed.outcome]), facts(keyed.outcome)], [["error/defect"], [
+        true,
+        "unknown",
+        false
+      ]])
+    }))
+
+  it.effect("runs once: a stop while a timeout's grace runs does not begin another", () =>
+    Effect.gen(function*() {
+      const { book, layer } = lab({ script: { a: { ms: Infinity, cleanup: 100_000 } } })
+      const outcomes = yield* drive(
+        run([call("read", "a")], { grace: 1000, deadline: 10_500, onEvent: book.note }).pipe(Effect.provide(layer))
+      )
+      assert.deepStrictEqual(words(outcomes), ["timeout/handler"])
+      assert.deepStrictEqual(book.tagsOf("CallEnded").map((event) => event.at), [11_000])
+    }))
+
   it.effect("when it is over the call is answered, its keys and permit stay held, and its late end is an event", () =>
     Effect.gen(function*() {
       const { book, layer } = lab({ api: { concurrency: 1 }, script: { w: { ms: 500 } } })

@@ -14,6 +14,8 @@ export interface Asked {
   readonly id: string
   readonly name: string
   readonly repairedFrom: string | undefined
+  /** Made again, the call carries the same idempotency key. */
+  readonly keyIsOfArguments: boolean
 }
 
 type Any = Outcome.Outcome<any>
@@ -36,8 +38,9 @@ const base = (
   return outcome as unknown as Any
 }
 
-/** Whether trying again cannot double an effect: reads, and writes with a key that the backend honours. */
-const safe = (policy: ToolPolicy.ToolPolicy): boolean => policy.access === "read" || policy.forward !== undefined
+/** Whether trying again cannot double an effect: reads, and writes that carry the same key again, which the backend honours. */
+const safe = (asked: Asked, policy: ToolPolicy.ToolPolicy): boolean =>
+  policy.access === "read" || (policy.forward !== undefined && asked.keyIsOfArguments)
 
 const onlyReads = "it only reads, so nothing was changed"
 const unknownButKeyed = "whether it took effect is unknown; calling it again with the same arguments is safe, for it carries a key"
@@ -46,11 +49,11 @@ const afterRead = ` while it was running; ${onlyReads}`
 const afterForward = ` while it was running; ${unknownButKeyed}`
 const afterWrite = ` while it was running; ${unknown}`
 
-const unknownEffect = (policy: ToolPolicy.ToolPolicy): string =>
-  policy.access === "read" ? onlyReads : policy.forward !== undefined ? unknownButKeyed : unknown
+const unknownEffect = (policy: ToolPolicy.ToolPolicy, retryable: boolean): string =>
+  policy.access === "read" ? onlyReads : retryable ? unknownButKeyed : unknown
 
-const whileRunning = (policy: ToolPolicy.ToolPolicy): string =>
-  policy.access === "read" ? afterRead : policy.forward !== undefined ? afterForward : afterWrite
+const whileRunning = (policy: ToolPolicy.ToolPolicy, retryable: boolean): string =>
+  policy.access === "read" ? afterRead : retryable ? afterForward : afterWrite
 
 const ok = (asked: Asked, result: unknown, encoded: unknown, effect: Outcome.Effect): Any => {
   const { id, name, position } = asked
@@ -121,6 +124,7 @@ export const cancelledBeforeStart = (asked: Asked, stop: StopReason): Any =>
 
 export const cancelled = (asked: Asked, stop: StopReason | undefined, policy: ToolPolicy.ToolPolicy): Any => {
   const code = stop?.code ?? "by_itself"
+  const retryable = safe(asked, policy)
   return withReason(
     base(
       asked,
@@ -128,8 +132,8 @@ export const cancelled = (asked: Asked, stop: StopReason | undefined, policy: To
       code,
       true,
       policy.access === "read" ? "none" : "unknown",
-      safe(policy),
-      saying(code, whileRunning(policy))
+      retryable,
+      saying(code, whileRunning(policy, retryable))
     ),
     stop?.reason
   )
@@ -149,8 +153,8 @@ export const timedOut = (asked: Asked, limit: Expired, policy: ToolPolicy.ToolPo
       "handler",
       true,
       policy.access === "read" ? "none" : "unknown",
-      safe(policy),
-      `it ${limit.clock === "timeout" ? "ran" : "was silent"} for ${limit.millis} ms, its limit; ${unknownEffect(policy)}`
+      safe(asked, policy),
+      `it ${limit.clock === "timeout" ? "ran" : "was silent"} for ${limit.millis} ms, its limit; ${unknownEffect(policy, safe(asked, policy))}`
     )
   return { ...outcome, limit } as Any
 }
@@ -196,7 +200,7 @@ export const failedWith = (asked: Asked, tool: ToolEntry, cause: Cause.Cause<unk
 const defect = (asked: Asked, thrown: unknown, policy: ToolPolicy.ToolPolicy): Any => {
   const write = policy.access === "write"
   const words = `the handler broke: ${describe(thrown)}`
-  return base(asked, "error", "defect", true, write ? "unknown" : "none", false, write ? `${words}; ${unknownEffect(policy)}` : words)
+  return base(asked, "error", "defect", true, write ? "unknown" : "none", false, write ? `${words}; ${unknown}` : words)
 }
 
 /** What a started run came to when it succeeded: `encoded` is the exit of encoding its value. */
@@ -245,7 +249,7 @@ const failed = (asked: Asked, tool: ToolEntry, failure: unknown): Any => {
   const { policy } = tool
   const effect: Outcome.Effect = policy.access === "read" || ask(policy.failures.noEffect, failure) ? "none" : "unknown"
   const transient = ask(policy.failures.transient, failure)
-  const retryable = transient && (effect === "none" || safe(policy))
+  const retryable = transient && (effect === "none" || safe(asked, policy))
   let encoded: unknown
   try {
     const attempt = tool.encodeFailure(failure)
@@ -254,6 +258,6 @@ const failed = (asked: Asked, tool: ToolEntry, failure: unknown): Any => {
     // The words are enough: a failure that cannot be encoded is still the call's failure.
   }
   const told = describeFailure(failure, encoded)
-  const words = effect === "unknown" ? `${told}; ${unknownEffect(policy)}` : told
+  const words = effect === "unknown" ? `${told}; ${unknownEffect(policy, retryable)}` : told
   return { ...base(asked, "error", "failed", true, effect, retryable, words), failure, encoded } as Any
 }

@@ -63,10 +63,11 @@ export const beginTurn = (
 ): Begun | TurnError.TurnError => {
   const bad = checkCalls(calls)
   if (bad !== undefined) return bad
-  if (runtime.closed) return TurnError.make(new TurnError.ShutDown({}))
   const opts = check(options)
   if (opts instanceof TurnError.TurnError) return opts
   const around = surroundingsOf(context)
+  // A turn inside a call that is awaited belongs to that call.
+  if (runtime.closed && around.parent === undefined) return TurnError.make(new TurnError.ShutDown({}))
   const intake = intakeOf(toolkit, calls, () => state.identity().turn, opts, options)
   const missing = missingFor(calls, toolkit, intake, around, options)
   if (missing !== undefined) return missing
@@ -77,7 +78,6 @@ export const beginTurn = (
     calls,
     id: options?.turn,
     policy: options?.siblings ?? Siblings.letFinish,
-    unitOf: options?.unit,
     limit: opts.limit,
     sequential: opts.execution === "sequential",
     graceReads: opts.graceReads,
@@ -89,6 +89,8 @@ export const beginTurn = (
   let result: ReadonlyArray<Outcome.Outcome<any>> | undefined
   const finish = (outcomes: ReadonlyArray<Outcome.Outcome<any>>) => {
     result = outcomes
+    runtime.turns.delete(state)
+    runtime.quiet()
     for (const then of waiting) then(outcomes)
   }
   state.onClosed = (outcomes) => {
@@ -133,6 +135,7 @@ export const intakeOf = (
       turn,
       nameRepair: options?.nameRepair ?? false,
       finishReason: options?.finishReason,
+      unit: options?.unit,
       limits: opts.limits
     },
     calls

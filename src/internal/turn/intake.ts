@@ -28,6 +28,10 @@ export class Taken implements TurnPlan.Entry {
   params: unknown = undefined
   encoded: Record<string, unknown> | undefined = undefined
   idempotencyKey: string | undefined = undefined
+  /** The key is made of the arguments alone, so the same call made again carries the same one. */
+  keyIsOfArguments = true
+  /** The unit that it stands or falls with; undefined for the turn as a whole. */
+  unit: string | undefined = undefined
   /** What has still to be found out with an effect; undefined for nearly every call. */
   pending: Effect.Effect<void, never, any> | undefined = undefined
 
@@ -42,7 +46,10 @@ export class Taken implements TurnPlan.Entry {
   }
 
   get digest(): string | undefined {
-    return this.tool === undefined ? undefined : canonical(this.params) ?? digestOf(this.tool, this.params)
+    if (this.tool === undefined) return undefined
+    const digest = canonical(this.params) ?? digestOf(this.tool, this.params)
+    // Calls of different units fall apart, so they are never one.
+    return this.unit === undefined || digest === undefined ? digest : `${JSON.stringify(this.unit)} ${digest}`
   }
 
   /** By what a re-delivery is recognised: the arguments, or the raw text where they could not be read. */
@@ -51,11 +58,37 @@ export class Taken implements TurnPlan.Entry {
   }
 }
 
+/** The place of a call, which notes that it was asked for: a key made of it is another one in the next turn. */
+class AskedPlace implements ToolPolicy.Place {
+  asked = false
+  private readonly turnId: () => string
+  private readonly at: number
+  private readonly label: string
+  constructor(turnId: () => string, at: number, label: string) {
+    this.turnId = turnId
+    this.at = at
+    this.label = label
+  }
+  get turn(): string {
+    this.asked = true
+    return this.turnId()
+  }
+  get position(): number {
+    this.asked = true
+    return this.at
+  }
+  get id(): string {
+    this.asked = true
+    return this.label
+  }
+}
+
 export interface IntakeOptions {
   readonly toolkit: AnyToolkit
   readonly turn: () => string
   readonly nameRepair: boolean
   readonly finishReason: ToolCall.FinishReason | undefined
+  readonly unit: ((call: ToolCall.ToolCall, position: number) => string) | undefined
   readonly limits: ArgumentLimits
 }
 
@@ -86,6 +119,14 @@ export class Intake {
 
   take(call: ToolCall.ToolCall, position: number): Taken {
     const taken = new Taken(call, position)
+    const { unit } = this.options
+    if (unit !== undefined) {
+      try {
+        taken.unit = String(unit(call, position))
+      } catch {
+        // A call whose unit cannot be told stands with the turn as a whole.
+      }
+    }
     if (call.providerExecuted === true) {
       taken.state = provider
       return taken
@@ -192,7 +233,7 @@ export class Intake {
       taken.keys = keys
     }
     if (policy.forward !== undefined) {
-      const place = { turn: this.options.turn(), position: taken.position, id: taken.call.id }
+      const place = new AskedPlace(this.options.turn, taken.position, taken.call.id)
       let key: unknown
       try {
         key = policy.forward(params, place)
@@ -205,6 +246,7 @@ export class Intake {
         return
       }
       taken.idempotencyKey = key
+      taken.keyIsOfArguments = !place.asked
     }
     this.approval(taken, tool)
   }
@@ -253,7 +295,7 @@ const digestOf = (tool: ToolEntry, params: unknown): string | undefined => {
 
 /** By what a re-delivery is recognised when the arguments cannot be read. */
 const contentOf = (raw: unknown): string =>
-  typeof raw === "string" ? `text:${raw}` : raw === undefined || raw === null ? "{}" : canonical(raw) ?? "?"
+  typeof raw === "string" ? `text:${raw}` : raw === undefined || raw === null ? "{}" : "?"
 
 /** The words for a tool that does not exist, with the nearest names. */
 const unknownTool = (name: string, names: ReadonlyArray<string>): string => {

@@ -7,6 +7,7 @@
  */
 import type * as Exit from "effect/Exit"
 import type * as Backend from "../../Backend.ts"
+import type * as Handler from "../../Handler.ts"
 import type * as Outcome from "../../Outcome.ts"
 import * as Siblings from "../../Siblings.ts"
 import type * as ToolCall from "../../ToolCall.ts"
@@ -32,7 +33,6 @@ export interface Setting {
   /** The turn's id, when the caller gave one. */
   readonly id: string | undefined
   readonly policy: Siblings.Policy<any>
-  readonly unitOf: ((call: ToolCall.ToolCall, position: number) => string) | undefined
   /** The turn's own limit; `Infinity` for none. */
   readonly limit: number
   readonly sequential: boolean
@@ -59,9 +59,8 @@ export class Run extends Siblings.Member<AnyOutcome> implements Backend.Entry, A
   reserved = false
   concluding = false
   givenUp = false
-  deadlocked = false
-  /** What the work came to, told by a handler whose fiber was interrupted and waited for it. */
-  reported: Exit.Exit<unknown, unknown> | undefined = undefined
+  /** What a promise came to after its fiber was interrupted. */
+  report: Handler.Report | undefined = undefined
   stopReason: Siblings.StopReason | undefined = undefined
   expired: Answers.Expired | undefined = undefined
   timer: Timer | undefined = undefined
@@ -100,6 +99,9 @@ export class Run extends Siblings.Member<AnyOutcome> implements Backend.Entry, A
   get repairedFrom(): string | undefined {
     return this.taken.repairedFrom
   }
+  get keyIsOfArguments(): boolean {
+    return this.taken.keyIsOfArguments
+  }
   get outer(): Backend.Permit | undefined {
     return this.turn.setting.around.held
   }
@@ -128,10 +130,11 @@ export class Run extends Siblings.Member<AnyOutcome> implements Backend.Entry, A
   }
 
   granted(permit: Backend.Permit): void {
-    this.permit = permit
-    // The step may be another turn's: this one's clock is read anew.
-    this.turn.setting.timers.tick()
-    this.turn.begin(this)
+    // A permit may come from anywhere: another turn's step, or a plain effect that gave it back.
+    this.turn.step(() => {
+      this.permit = permit
+      this.turn.begin(this)
+    })
   }
 
   skip(reason: Siblings.StopReason): void {
@@ -141,7 +144,8 @@ export class Run extends Siblings.Member<AnyOutcome> implements Backend.Entry, A
   stop(reason: Siblings.StopReason): void {
     if (this.stopReason !== undefined || this.expired !== undefined || this.concluding) return
     this.stopReason = reason
-    if (!this.starting) this.interrupt()
+    if (this.starting) this.fiber?.interruptUnsafe()
+    else this.interrupt()
   }
 
   /** Ends the work if that may be done, and bounds the wait for it. */
@@ -196,10 +200,6 @@ export class CallView implements TurnContext.CallContext {
   }
   get idempotencyKey() {
     return this.run.taken.idempotencyKey
-  }
-  /** @internal */
-  settled(exit: Exit.Exit<unknown, unknown>): void {
-    this.run.reported = exit
   }
 }
 

@@ -23,6 +23,10 @@ export class RuntimeState {
   private readonly tables = new Map<string, Claims>()
   private readonly queue: Array<TurnState> = []
   private depth = 0
+  private done: Array<Node> = []
+  private readonly skipped: Array<Node> = []
+  private readonly told: Array<() => void> = []
+  private telling = false
 
   table(tenant: string): Claims {
     let table = this.tables.get(tenant)
@@ -46,25 +50,53 @@ export class RuntimeState {
     this.depth++
   }
 
-  /** Ends a step; the outermost one does what has become possible. */
+  /** Ends a step; the outermost one does what has become possible, and then tells what has happened. */
   leave(): void {
     if (this.depth > 1) {
       this.depth--
       return
     }
     try {
-      for (let turn = this.queue.shift(); turn !== undefined; turn = this.queue.shift()) {
+      for (;;) {
+        this.endNodes()
+        const turn = this.queue.shift()
+        if (turn === undefined) break
         turn.touched = false
         turn.setting.timers.tick()
         turn.pump()
       }
     } finally {
       this.depth--
+      if (this.depth === 0) this.tell()
     }
   }
 
-  endNode(node: Node, letGo: boolean): void {
-    end(node, becomesReady, letGo)
+  /** Keys go back at the end of the step. Of calls that never started the last goes first, so that nothing is handed on in vain. */
+  private endNodes(): void {
+    while (this.skipped.length > 0) end(this.skipped.pop()!, becomesReady)
+    if (this.done.length === 0) return
+    const done = this.done
+    this.done = []
+    for (const node of done) end(node, becomesReady)
+  }
+
+  endNode(node: Node, started: boolean): void {
+    if (started) this.done.push(node)
+    else this.skipped.push(node)
+  }
+
+  /** Events are told between steps, so that whoever listens may stop a turn without meeting it half-way. */
+  later(tell: () => void): void {
+    this.told.push(tell)
+    if (this.depth === 0) this.tell()
+  }
+
+  private tell(): void {
+    if (this.telling) return
+    this.telling = true
+    for (let i = 0; i < this.told.length; i++) this.told[i]!()
+    this.told.length = 0
+    this.telling = false
   }
 
   tellLate(event: TurnEvent.CallSettledLate): void {

@@ -11,7 +11,9 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import type * as Fiber from "effect/Fiber"
+import * as Option from "effect/Option"
 import * as Backend from "../../Backend.ts"
+import * as Handler from "../../Handler.ts"
 import * as Outcome from "../../Outcome.ts"
 import * as Siblings from "../../Siblings.ts"
 import * as TurnContext from "../../TurnContext.ts"
@@ -30,9 +32,13 @@ type AnyOutcome = Outcome.Outcome<any>
 const timeIsOver = (run: Run): void => run.turn.step(() => run.expire("timeout", run.policy.timeout))
 const waitIsOver = (run: Run): void =>
   run.turn.step(() => {
-    if (run.phase !== "waiting") return
     const { policy } = run
-    run.turn.conclude(run, Answers.timedOut(run, { clock: "waitTimeout", millis: policy.waitTimeout }, policy))
+    const limit = { clock: "waitTimeout", millis: policy.waitTimeout } as const
+    if (run.phase === "waiting") run.turn.conclude(run, Answers.timedOut(run, limit, policy))
+    else if (run.starting && run.stopReason === undefined) {
+      run.expired = limit
+      run.fiber?.interruptUnsafe()
+    }
   })
 const silenceIsOver = (run: Run): void => run.turn.step(() => run.turn.silent(run))
 
@@ -52,8 +58,16 @@ class Rare {
   readonly early = new Map<number, Siblings.StopReason>()
 }
 
-/** A step of the journal, which is done whole or not at all. */
-const written = <E>(step: () => Effect.Effect<void, E>): Effect.Effect<void, E> => Effect.uninterruptible(Effect.suspend(step))
+/** How long a turn waits for its journal to take what has happened already, in milliseconds. */
+const journalPatience = 5_000
+
+/** A step of the journal that nobody may wait for longer than that; what it does not take is in the log. */
+const written = <E>(what: string, step: () => Effect.Effect<void, E>): Effect.Effect<void> =>
+  Effect.suspend(step).pipe(
+    Effect.timeoutOption(journalPatience),
+    Effect.flatMap((done) => Option.isSome(done) ? Effect.void : Effect.logWarning(`the journal did not ${what} in time`)),
+    Effect.catchCause((cause) => Effect.logWarning(`the journal could not ${what}`, cause))
+  )
 
 export class TurnState implements TurnPlan.Nested {
   readonly setting: Setting
@@ -138,7 +152,7 @@ export class TurnState implements TurnPlan.Nested {
   }
 
   event(make: (base: (run: Answers.Asked) => TurnEvent.OfCall) => TurnEvent.TurnEvent): void {
-    if (this.setting.emit !== undefined) this.setting.emit(make((run) => this.ofCall(run)))
+    if (this.setting.emit !== undefined) this.emit(make((run) => this.ofCall(run)))
   }
   private ofCall(run: Answers.Asked): TurnEvent.OfCall {
     return {
@@ -149,12 +163,20 @@ export class TurnState implements TurnPlan.Nested {
     tool: run.name
     }
   }
+  /** Tells an event, once the step is done. */
+  private emit(event: TurnEvent.TurnEvent): void {
+    const { emit, runtime } = this.setting
+    if (emit !== undefined) runtime.later(() => emit(event))
+  }
   private base(): TurnEvent.Base {
     return { at: this.setting.around.clock.currentTimeMillisUnsafe(), turn: this.identity().turn }
   }
 
   /** Runs a fiber of the turn's own; the turn does not close before it has ended. */
-  helper(effect: Effect.Effect<unknown, unknown, any>, then: (exit: Exit.Exit<unknown, unknown>) => void): void {
+  helper(
+    effect: Effect.Effect<unknown, unknown, any>,
+    then: (exit: Exit.Exit<unknown, unknown>) => void
+  ): Fiber.Fiber<unknown, unknown> {
     this.fibers++
     const fiber = Effect.runForkWith(this.setting.around.context)(effect as Effect.Effect<unknown, unknown>)
     this.some.helpers.add(fiber)
@@ -166,6 +188,7 @@ export class TurnState implements TurnPlan.Nested {
         this.touch()
       })
     )
+    return fiber
   }
 
   /** Takes over what the plan has decided, takes the places of all calls, and starts what is ready. */
@@ -173,7 +196,7 @@ export class TurnState implements TurnPlan.Nested {
     const { emit, timers } = this.setting
     this.planned = true
     if (emit !== undefined) {
-      emit({ ...this.base(), _tag: "TurnStarted", calls: taken.length })
+      this.emit({ ...this.base(), _tag: "TurnStarted", calls: taken.length })
       this.startedAt = timers.now()
     }
     for (const call of plan.calls) this.takeOver(taken[call.position]!, call, runnerOf)
@@ -209,6 +232,9 @@ export class TurnState implements TurnPlan.Nested {
 
   /** Takes a run's place in the order of its tenant's keys; without a conflict it is ready at once. */
   private takePlace(run: Run): void {
+    if (run.phase !== "waiting") return
+    // A function of the caller's, asked for units, may have stopped the turn.
+    if (run.group.stopped !== undefined) return run.skip(run.group.stopped)
     const { around, runtime, sequential } = this.setting
     const { keys } = run.taken
     if (sequential || keys === undefined || keys.length > 0) {
@@ -221,7 +247,6 @@ export class TurnState implements TurnPlan.Nested {
       if (sequential) {
         if (this.previous !== undefined) TurnPlan.link(this.previous, node, "sequential")
         this.previous = node
-        node.carries = true
       }
       if (node.pending > 0) {
         run.waitedForKeys = true
@@ -234,18 +259,11 @@ export class TurnState implements TurnPlan.Nested {
   private previous: TurnPlan.Node | undefined = undefined
 
   private groupOf(taken: Taken): Siblings.Group<AnyOutcome> {
-    const { policy, unitOf } = this.setting
-    if (unitOf === undefined) return this.group
-    let unit: string
-    try {
-      unit = String(unitOf(taken.call, taken.position))
-    } catch {
-      // A call whose unit cannot be told stands with the turn as a whole.
-      return this.group
-    }
+    const { unit } = taken
+    if (unit === undefined) return this.group
     const { groups } = this.some
     let group = groups.get(unit)
-    if (group === undefined) groups.set(unit, group = new Siblings.Group(policy))
+    if (group === undefined) groups.set(unit, group = new Siblings.Group(this.setting.policy))
     return group
   }
 
@@ -295,9 +313,9 @@ export class TurnState implements TurnPlan.Nested {
   /** All calls of a turn begin to wait together, so their waiting clocks are set once. */
   private timeWaits(): void {
     this.waitsTimed = true
-    if (this.running === this.runs.length) return
+    if (this.running === this.runs.length && this.setting.around.journal === undefined) return
     for (const run of this.runs) {
-      if (run.phase === "waiting") run.timer = this.setting.timers.set(run.policy.waitTimeout, waitIsOver, run)
+      if (run.phase === "waiting" || run.starting) run.timer = this.setting.timers.set(run.policy.waitTimeout, waitIsOver, run)
     }
   }
 
@@ -339,22 +357,28 @@ export class TurnState implements TurnPlan.Nested {
     run.phase = "running"
     run.starting = true
     const key = this.journalKey(run)
-    this.helper(written(() => journal.reserve(key)), (exit) => {
+    // It is done whole or not at all, so a stop may interrupt it; what it may have written is freed.
+    const reserving = this.helper(Effect.suspend(() => journal.reserve(key)), (exit) => {
       run.starting = false
+      run.fiber = undefined
+      const { expired, stopReason } = run
+      if (stopReason !== undefined || expired !== undefined) {
+        const outcome = stopReason !== undefined
+          ? Answers.cancelledBeforeStart(run, stopReason)
+          : Answers.timedOut(run, expired!, run.policy)
+        this.helper(written("free a call", () => journal.free(key)), () => this.conclude(run, outcome))
+        return
+      }
       if (Exit.isFailure(exit)) {
-        if (run.stopReason !== undefined) return this.conclude(run, Answers.cancelledBeforeStart(run, run.stopReason))
         return this.conclude(
           run,
           Answers.refused(run, "store_unavailable", `it was not started, for the start could not be written down: ${causeText(exit.cause)}`)
         )
       }
-      const stop = run.stopReason
-      if (stop === undefined) {
-        run.reserved = true
-        return this.launch(run)
-      }
-      this.helper(written(() => journal.free(key)), () => this.conclude(run, Answers.cancelledBeforeStart(run, stop)))
+      run.reserved = true
+      this.launch(run)
     })
+    if (run.starting) run.fiber = reserving
   }
 
   private journalKey(run: Run): TurnJournal.CallKey {
@@ -379,6 +403,8 @@ export class TurnState implements TurnPlan.Nested {
     }
     const now = setting.timers.now()
     run.progressAt = now
+    // From here on a stop meets a call that has started, also one that comes from the handler's own first steps.
+    run.phase = "running"
     if (setting.emit !== undefined) this.event((base) => ({
       ...base(run),
       _tag: "CallStarted",
@@ -400,6 +426,7 @@ export class TurnState implements TurnPlan.Nested {
       effect = Effect.die(error)
     }
     this.touch()
+    run.report = Handler.reportOf(effect)
     // What is over already costs no fiber.
     if (Exit.isExit(effect)) return run.group.settle(run, effect as Exit.Exit<unknown, unknown>)
     let context = Context.add(runner.context, TurnContext.CurrentCall, new CallView(run))
@@ -466,10 +493,12 @@ export class TurnState implements TurnPlan.Nested {
     const tool = run.runner.entry
     let outcome: AnyOutcome
     const told = stopReason !== undefined || expired !== undefined
-    const { reported } = run
-    if (told && reported !== undefined && policy.access === "write" && Exit.isFailure(exit) && isInterrupted(exit.cause)) {
-      // The fiber was interrupted, the work was not: its true end is known.
-      run.reported = undefined
+    const reported = run.report?.exit
+    if (
+      told && reported !== undefined && policy.access === "write" && Exit.isFailure(exit) && isInterrupted(exit.cause)
+    ) {
+      // The fiber was interrupted, the promise was not: what it came to is known.
+      run.report = undefined
       return this.ended(run, reported)
     }
     if (told && (policy.access === "read" || (Exit.isFailure(exit) && isInterrupted(exit.cause)))) {
@@ -544,7 +573,7 @@ export class TurnState implements TurnPlan.Nested {
     }
     if (node !== undefined) {
       run.node = undefined
-      this.setting.runtime.endNode(node, run.deadlocked)
+      this.setting.runtime.endNode(node, run.phase !== "waiting")
     }
   }
 
@@ -573,15 +602,15 @@ export class TurnState implements TurnPlan.Nested {
   /** What the journal does not take is answered all the same: the outcome is known. */
   private settleInJournal(run: Run, outcome: AnyOutcome, then: () => void): void {
     const { journal } = this.setting.around
-    this.helper(written(() => journal!.settle(this.journalKey(run), Outcome.toJson(outcome))), then)
+    this.helper(written("keep an outcome", () => journal!.settle(this.journalKey(run), Outcome.toJson(outcome))), then)
   }
 
   private settledLate(run: Run, outcome: AnyOutcome): void {
     const { runtime } = this.setting
     runtime.unsettled.delete(run)
     const event: TurnEvent.CallSettledLate = { ...this.ofCall(run), _tag: "CallSettledLate", outcome }
-    this.setting.emit?.(event)
-    runtime.tellLate(event)
+    this.emit(event)
+    runtime.later(() => runtime.tellLate(event))
     const permit = run.permit
     if (permit !== undefined) {
       run.permit = undefined
@@ -591,7 +620,7 @@ export class TurnState implements TurnPlan.Nested {
     if (run.node !== undefined) {
       const node = run.node
       run.node = undefined
-      runtime.endNode(node, false)
+      runtime.endNode(node, true)
     }
     if (this.closed) runtime.tidy(this.setting.around.tenant)
     runtime.quiet()
@@ -602,7 +631,7 @@ export class TurnState implements TurnPlan.Nested {
     if (this.stopped !== undefined || this.closed) return
     this.step(() => {
       this.stopped = reason
-      this.setting.emit?.({ ...this.base(), _tag: "TurnStopped", code: reason.code, reason: reason.reason })
+      this.emit({ ...this.base(), _tag: "TurnStopped", code: reason.code, reason: reason.reason })
       if (!this.planned && this.rare !== undefined) for (const fiber of this.rare.helpers) fiber.interruptUnsafe()
       this.stopGroups(reason)
       this.touch()
@@ -631,8 +660,11 @@ export class TurnState implements TurnPlan.Nested {
         return
       }
       done = true
-      const others = (run.asks && run.position !== position) || (run.twins?.some((twin) => twin !== position) ?? false)
-      if (others) return this.leaveRun(run, position, stop)
+      // A re-delivered id is one call: all its places leave together.
+      const { id } = this.setting.calls[position]!
+      const leaves = (at: number) => at === position || (id !== "" && this.setting.calls[at]!.id === id)
+      const others = (run.asks && !leaves(run.position)) || (run.twins?.some((twin) => !leaves(twin)) ?? false)
+      if (others) return this.leaveRun(run, leaves, stop)
       if (run.phase === "waiting") run.skip(stop)
       else run.stop(stop)
     })
@@ -658,13 +690,20 @@ export class TurnState implements TurnPlan.Nested {
     return taken
   }
 
-  /** One of several identical calls is stopped; the run goes on for the others. */
-  private leaveRun(run: Run, position: number, stop: Siblings.StopReason): void {
-    const taken = position === run.position ? run.taken : this.some.twins.get(position)!
-    if (position === run.position) run.asks = false
-    else run.twins = run.twins!.filter((twin) => twin !== position)
-    const started = run.atWork
-    this.fill(position, started ? Answers.cancelled(taken, stop, run.policy) : Answers.cancelledBeforeStart(taken, stop))
+  /** Some of several identical calls are stopped; the run goes on for the others. */
+  private leaveRun(run: Run, leaves: (position: number) => boolean, stop: Siblings.StopReason): void {
+    const leave = (taken: Taken) =>
+      this.fill(
+        taken.position,
+        run.atWork ? Answers.cancelled(taken, stop, run.policy) : Answers.cancelledBeforeStart(taken, stop)
+      )
+    if (run.asks && leaves(run.position)) {
+      run.asks = false
+      leave(run.taken)
+    }
+    const gone = run.twins?.filter(leaves) ?? []
+    run.twins = run.twins?.filter((twin) => !leaves(twin))
+    for (const twin of gone) leave(this.some.twins.get(twin)!)
   }
 
   private tryClose(): void {
@@ -691,7 +730,7 @@ export class TurnState implements TurnPlan.Nested {
   /** Stopped before the plan was made: nothing has started, every call is answered. */
   private abandon(): void {
     this.setting.calls.forEach((call, position) => {
-      const asked = { position, id: call.id, name: call.name, repairedFrom: undefined }
+      const asked = { position, id: call.id, name: call.name, repairedFrom: undefined, keyIsOfArguments: true }
       this.fill(
         position,
         call.providerExecuted === true
@@ -710,14 +749,15 @@ export class TurnState implements TurnPlan.Nested {
     let unsettled = 0
     if (emit !== undefined) {
       for (const run of this.runs) if (runtime.unsettled.has(run)) unsettled++
-      emit({ ...this.base(), _tag: "TurnEnded", unsettled })
+      this.emit({ ...this.base(), _tag: "TurnEnded", unsettled })
     }
     timers.close(() => {
-      around.parent?.nested?.delete(this)
-      runtime.turns.delete(this)
+      const beside = around.parent?.nested
+      beside?.delete(this)
+      // What stands beside it in the same handler may wait for itself now.
+      if (beside !== undefined) for (const turn of beside) turn.touch()
       runtime.tidy(around.tenant)
-      this.onClosed?.(this.slots as ReadonlyArray<AnyOutcome>)
-      runtime.quiet()
+      runtime.later(() => this.onClosed?.(this.slots as ReadonlyArray<AnyOutcome>))
     })
   }
 
@@ -746,7 +786,6 @@ export class TurnState implements TurnPlan.Nested {
     const able = progressing(stuck)
     const first = stuck.find((run) => !able.has(run))
     if (first === undefined) return
-    first.deadlocked = true
     // What it opens the way for is looked at next, and then whether that was enough.
     this.touch()
     this.conclude(

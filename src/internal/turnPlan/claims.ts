@@ -6,12 +6,13 @@
  *
  * - C1: a claim links to every earlier claim it conflicts with, directly or through hubs and dominating writes.
  * - C2: a claim costs at most a handful of links for each step of its path: what many wait for in common is gathered in a hub.
- * - C3: a node passes when its own part has ended *and* everything it waits for has passed, so a call that is stopped before
- *   its start opens the way for nobody early. Claims of nested turns dominate nothing (C4), so they pass when they have ended.
+ * - C3: a node passes when its own part has ended. One that ends without having started hands what it waited for on to those that
+ *   waited for it, as far as they conflict: a call that is stopped before its start opens the way for nobody early, and holds
+ *   nobody up.
  * - C4: a write dominates what it covers, so later claims link to it alone. Claims of nested turns never dominate: they do not
  *   wait for their ancestors, so nobody may take them for the last to be waited for.
  * - C5: a claim of a nested turn waits for calls that have started, its ancestors excepted, and for earlier ones of its own turn; it
- *   goes before calls around it that have not started.
+ *   goes before calls around it that have not started, and before those that wait for its ancestors.
  */
 
 /** A point in the order: a call, or a hub that stands for many calls. */
@@ -32,8 +33,8 @@ export class Node {
   /** The run or planned call it stands for; undefined for a hub. */
   readonly owner: object | undefined
   places: Array<Place> | undefined = undefined
-  /** Nobody relies on it to carry its waits: it passes when it has ended. */
-  carries = true
+  write = false
+  nested: Nested | undefined = undefined
   constructor(owner: object | undefined) {
     this.owner = owner
     if (owner === undefined) {
@@ -61,7 +62,7 @@ class Group {
     const items = this.items
     if (items.length > 32 && items.length > 2 * live) this.items = items.filter((item) => !item.passed)
     this.items.push(node)
-    this.last = node.order
+    if (node.order > this.last) this.last = node.order
   }
 
   clear(): void {
@@ -100,6 +101,7 @@ class Group {
 class Place {
   readonly parent: Place | undefined
   readonly segment: string
+  readonly depth: number
   /** Claims on this place and below it that have not passed. */
   live = 0
   children: Map<string, Place> | undefined = undefined
@@ -115,26 +117,38 @@ class Place {
   constructor(parent: Place | undefined, segment: string) {
     this.parent = parent
     this.segment = segment
+    this.depth = parent === undefined ? 0 : parent.depth + 1
+  }
+
+  /** Whether `other` is this place or lies below it. */
+  covers(other: Place): boolean {
+    let at: Place | undefined = other
+    while (at !== undefined && at.depth > this.depth) at = at.parent
+    return at === this
   }
 }
 
-/** Splits a key into the steps of its path; `.`, `..` and doubled slashes are resolved, so that equal paths are equal. */
+/**
+ * Splits a key into the steps of its path, so that equal paths are equal: what stands before the first colon, then the path with
+ * `.`, `..` and doubled slashes resolved. A path that leads out of its beginning may mean anything: it covers all.
+ */
 const segments = (key: string): ReadonlyArray<string> => {
-  if (key.indexOf("/") === -1) return [key]
-  const out: Array<string> = []
-  const parts = key.split("/")
-  for (let i = 0; i < parts.length; i++) {
-    const part = parts[i]!
-    if (part === ".") continue
-    if (part === "..") {
-      // Above the first step there is nothing more precise than the whole of it.
-      if (out.length > 1) out.pop()
-      continue
-    }
-    if (part === "" && i > 0) continue
-    out.push(part)
+  const colon = key.indexOf(":")
+  const out = colon === -1 ? [] : [key.slice(0, colon + 1)]
+  const path = colon === -1 ? key : key.slice(colon + 1)
+  if (path.indexOf("/") === -1 && path !== "." && path !== "..") {
+    out.push(path)
+    return out
   }
-  return out.length === 0 ? [""] : out
+  const least = out.length + (path.startsWith("/") ? 1 : 0)
+  if (path.startsWith("/")) out.push("")
+  for (const part of path.split("/")) {
+    if (part === "" || part === ".") continue
+    if (part !== "..") out.push(part)
+    else if (out.length > least) out.pop()
+    else if (!path.startsWith("/")) return out.slice(0, least)
+  }
+  return out
 }
 
 export interface Claim {
@@ -159,6 +173,9 @@ const pathsOf = (claim: Claim): ReadonlyArray<ReadonlyArray<string>> =>
 
 const unknownKey = "*"
 
+/** The key of links that a turn makes between its calls to run them one after another. */
+export const sequentialKey = "sequential"
+
 export class Claims {
   readonly root = new Place(undefined, "")
   /** All nodes, hubs included, each after what it waits for; kept by plans alone. */
@@ -172,7 +189,8 @@ export class Claims {
   /** Takes a place in the order for `node`; `nested` is given by turns inside a handler. */
   claim(node: Node, claim: Claim, nested?: Nested): void {
     node.order = this.order++
-    node.carries = nested === undefined
+    node.write = claim.write
+    node.nested = nested
     if (claim.keys === undefined || claim.keys.length > 0) {
       const paths = pathsOf(claim)
       const places = new Map<Place, string>()
@@ -234,7 +252,7 @@ export class Claims {
         seen.add(next)
         if (next.owner !== undefined && !next.ended) {
           if (nested.isAncestor(next.owner)) continue
-          if (nested.goesFirst(next.owner)) {
+          if (nested.goesFirst(next.owner) && !waitsForAncestor(next, nested)) {
             link(next, node, key)
             continue
           }
@@ -316,6 +334,22 @@ export class Claims {
   }
 }
 
+/** Whether a call waits for one of the ancestors, so that it must not be waited for by what is done inside that. */
+const waitsForAncestor = (node: Node, nested: Nested): boolean => {
+  if (node.pending === 0) return false
+  const seen = new Set<Node>()
+  const stack = [node]
+  while (stack.length > 0) {
+    for (const dep of stack.pop()!.deps ?? []) {
+      if (dep.passed || seen.has(dep)) continue
+      seen.add(dep)
+      if (dep.owner !== undefined && nested.isAncestor(dep.owner)) return true
+      stack.push(dep)
+    }
+  }
+  return false
+}
+
 const leave = (node: Node): void => {
   const places = node.places
   if (places === undefined) return
@@ -333,14 +367,65 @@ const leave = (node: Node): void => {
   }
 }
 
-/**
- * Says that a node's own part is over. Nodes that may start now are given to `ready`, in the order of their links. `letGo` says that
- * it drops what it waits for: a call that was taken out of a circle of waits.
- */
-export const end = (node: Node, ready: (node: Node) => void, letGo = false): void => {
-  if (node.ended && node.owner !== undefined) return
+/** Says that a node's own part is over. Nodes that may start now are given to `ready`, in the order of their links. */
+export const end = (node: Node, ready: (node: Node) => void): void => {
+  if (node.ended) return
   node.ended = true
-  if (node.pending === 0 || !node.carries || letGo) pass(node, ready)
+  if (node.pending > 0) handOn(node)
+  pass(node, ready)
+}
+
+/** The calls that a node still waits for, hubs expanded. */
+const waitsOf = (node: Node): ReadonlyArray<Node> => {
+  const found: Array<Node> = []
+  const seen = new Set<Node>()
+  const stack = [...node.deps!]
+  while (stack.length > 0) {
+    const next = stack.pop()!
+    if (next.passed || seen.has(next)) continue
+    seen.add(next)
+    if (next.owner !== undefined) found.push(next)
+    else if (next.deps !== undefined) for (const dep of next.deps) stack.push(dep)
+  }
+  return found
+}
+
+const conflict = (a: Node, b: Node): boolean => {
+  if ((!a.write && !b.write) || a.places === undefined || b.places === undefined) return false
+  for (const p of a.places) for (const q of b.places) if (p.covers(q) || q.covers(p)) return true
+  return false
+}
+
+/** C3: what an unstarted call waited for is waited for by those behind it, and stands again where the call had dominated it. */
+const handOn = (node: Node): void => {
+  const shared = node.places?.some((place) => place.live > 1) ?? false
+  const behind = node.dependants?.filter((next) => !next.passed)
+  if (!shared && (behind === undefined || behind.length === 0)) return
+  const waits = waitsOf(node)
+  for (const next of behind ?? []) {
+    // It may wait for it twice: for a key, and for the turn's own order.
+    const keys = next.keys!.filter((_, i) => next.deps![i] === node)
+    const key = keys.includes(sequentialKey) ? sequentialKey : keys[0]!
+    for (const dep of waits) {
+      if (next.owner !== undefined && next.nested?.isAncestor(dep.owner!) === true) continue
+      if (next.owner === undefined || key === sequentialKey || conflict(dep, next)) link(dep, next, key)
+    }
+  }
+  if (!node.write || node.nested !== undefined || node.places === undefined) return
+  for (const place of node.places) {
+    if (place.live === 1) continue
+    if (place.barrier === node.order) place.barrier = -1
+    for (const dep of waits) {
+      for (const at of dep.places ?? []) {
+        if (!place.covers(at)) continue
+        const own = at === place
+        const group = dep.write
+          ? (own ? place.ownWrites ??= new Group() : place.belowWrites ??= new Group())
+          : (own ? place.ownReads ??= new Group() : place.belowReads ??= new Group())
+        group.add(dep, place.live)
+      }
+    }
+  }
 }
 
 const pass = (first: Node, ready: (node: Node) => void): void => {

@@ -81,6 +81,10 @@ const stoppedAt = (
       ownClock(other)
       if (other.endedAt !== undefined) moments.push(other.endedAt)
     }
+    // A call that has waited for too long is a failure too.
+    for (const { queueTimeoutMs } of Object.values(scenario.tools)) {
+      if (queueTimeoutMs !== undefined) moments.push(turn.startedAt + queueTimeoutMs)
+    }
   }
   return Math.min(...moments)
 }
