@@ -137,7 +137,10 @@ const withPermitOf = <A, E, R>(pool: Pool, self: Effect.Effect<A, E, R>): Effect
     // Waiting is interruptible, and a permit that comes at the same instant is given back by the same finaliser.
     const wait = Effect.callback<void, QueueFull>((done) => {
       resume = done
-      if (pool.join(list, entry)) pool.pump()
+      if (pool.join(list, entry)) {
+        pool.offer(entry.outer)
+        pool.pump()
+      }
       else done(Effect.fail(new QueueFull({ backend: pool.name, queueLimit: pool.limits.queueLimit })))
     })
     return Effect.uninterruptibleMask((restore) =>

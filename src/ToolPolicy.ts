@@ -182,6 +182,12 @@ export const FailuresAnnotation = reference<Failures<any>>("Failures", {})
 const annotate = <T extends Tool.Any, I, S>(tool: T, key: Context.Key<I, S>, value: S): T =>
   tool.annotate(key, value) as T
 
+const units = new Set(["weeks", "days", "hours", "minutes", "seconds", "milliseconds", "microseconds", "nanoseconds"])
+
+/** A duration in its parts; an object without any is no duration of zero, but a mistake. */
+const isParts = (input: object): boolean =>
+  Array.isArray(input) || (Object.keys(input).length > 0 && Object.keys(input).every((key) => units.has(key)))
+
 /** Milliseconds of a limit, or a thrown {@link TurnError.TurnError} that names its owner.
  *
  * @internal
@@ -199,6 +205,7 @@ export const limitMillis = (owner: string, limit: string, input: unknown, least:
     )
   // A duration made of NaN is zero.
   if (Number.isNaN(input)) throw refuse()
+  if (typeof input === "object" && input !== null && !Duration.isDuration(input) && !isParts(input)) throw refuse()
   let millis: number
   try {
     millis = Duration.toMillis(Duration.fromInputUnsafe(input as Duration.Input))

@@ -102,7 +102,7 @@ describe("Outcome", () => {
       false,
       true,
       true,
-      false,
+      true,
       false,
       false,
       false,

@@ -59,15 +59,66 @@ export interface Limiter {
   running: number
 }
 
+/** Items in order. Joining looks for its place from the end, where it nearly always is; leaving at the front costs nothing. */
+class Line<A> {
+  private readonly before: (a: A, b: A) => boolean
+  private items: Array<A> = []
+  private head = 0
+
+  constructor(before: (a: A, b: A) => boolean) {
+    this.before = before
+  }
+
+  add(item: A): void {
+    const { before, items } = this
+    let at = items.length
+    if (at === this.head || !before(item, items[at - 1]!)) {
+      items.push(item)
+      return
+    }
+    let low = this.head
+    while (low < at) {
+      const mid = (low + at) >>> 1
+      if (before(item, items[mid]!)) at = mid
+      else low = mid + 1
+    }
+    items.splice(at, 0, item)
+  }
+
+  /** The first item that has not left. */
+  peek(left: (item: A) => boolean): A | undefined {
+    while (this.head < this.items.length) {
+      const item = this.items[this.head]!
+      if (!left(item)) return item
+      this.drop()
+    }
+    return undefined
+  }
+
+  drop(): void {
+    this.items[this.head] = undefined as A
+    if (++this.head > 64 && this.head * 2 > this.items.length) {
+      this.items = this.items.slice(this.head)
+      this.head = 0
+    }
+  }
+
+  clear(): void {
+    this.items = []
+    this.head = 0
+  }
+}
+
+const hasLeft = (entry: Entry): boolean => entry.state !== "waiting"
+
 /** What waits for one pool on behalf of one turn. */
 export class Waitlist {
   readonly pool: Pool
   /** Looked up anew when the list was empty: the queue of a tenant with nothing here is forgotten. */
   tenant: TenantQueue
   readonly limiter: Limiter | undefined
-  private items: Array<Entry> = []
-  private head = 0
-  /** Entries that still wait; those that left stay in `items` until their turn comes. */
+  private readonly line = new Line<Entry>(goesBefore)
+  /** Entries that still wait; those that left stay in the line until their turn comes. */
   waiting = 0
   queued = false
 
@@ -88,42 +139,22 @@ export class Waitlist {
   }
 
   add(entry: Entry): void {
-    const items = this.items
-    let at = items.length
-    if (at > this.head && goesBefore(entry, items[at - 1]!)) {
-      let low = this.head
-      while (low < at) {
-        const mid = (low + at) >>> 1
-        if (goesBefore(entry, items[mid]!)) at = mid
-        else low = mid + 1
-      }
-      items.splice(at, 0, entry)
-    } else items.push(entry)
+    this.line.add(entry)
     this.waiting++
   }
 
   /** The entry that goes next, left in place. */
   peek(): Entry | undefined {
-    while (this.head < this.items.length) {
-      const entry = this.items[this.head]!
-      if (entry.state === "waiting") return entry
-      this.drop()
-    }
-    return undefined
+    return this.line.peek(hasLeft)
   }
 
   drop(): void {
-    this.items[this.head] = undefined as unknown as Entry
-    if (++this.head > 64 && this.head * 2 > this.items.length) {
-      this.items = this.items.slice(this.head)
-      this.head = 0
-    }
+    this.line.drop()
   }
 
   /** Forgets what has left, when nothing waits any more. */
   clear(): void {
-    this.items = []
-    this.head = 0
+    this.line.clear()
   }
 }
 
@@ -149,7 +180,7 @@ export class Permit {
   lender: Permit | undefined
   lent = false
   returned = false
-  borrowers: Fifo<Borrower> | undefined = undefined
+  borrowers: Line<Borrower> | undefined = undefined
   constructor(pool: Pool, tenant: TenantQueue, outer: Permit | undefined, owner: unknown, lender: Permit | undefined) {
     this.pool = pool
     this.tenant = tenant
@@ -163,6 +194,9 @@ interface Borrower {
   readonly entry: Entry
   readonly list: Waitlist
 }
+
+const borrowsBefore = (a: Borrower, b: Borrower): boolean => goesBefore(a.entry, b.entry)
+const borrowerHasLeft = (borrower: Borrower): boolean => hasLeft(borrower.entry)
 
 export interface Limits {
   readonly concurrency: number
@@ -226,18 +260,12 @@ export class Pool {
     const held = heldOf(entry.outer, this)
     if (list.waiting === 0) list.tenant = this.tenantOf(list.tenant.name)
     const tenant = list.tenant
-    if (held === undefined && this.limits.queueLimit !== Infinity && this.isFull(list)) return false
-    entry.state = "waiting"
-    if (held !== undefined) {
-      if (!held.lent && !list.paused) {
-        this.waiting++
-        tenant.waiting++
-        list.waiting++
-        this.lend(held, { entry, list })
-        return true
-      }
-      ;(held.borrowers ??= new Fifo()).push({ entry, list })
+    if (held === undefined && this.limits.queueLimit !== Infinity && this.isFull(list)) {
+      this.forget(tenant)
+      return false
     }
+    entry.state = "waiting"
+    if (held !== undefined) (held.borrowers ??= new Line<Borrower>(borrowsBefore)).add({ entry, list })
     list.add(entry)
     if (list.limiter !== undefined) this.limited.add(list)
     this.waiting++
@@ -371,23 +399,29 @@ export class Pool {
     const borrowers = lender.borrowers
     if (borrowers === undefined) return
     const paused: Array<Borrower> = []
-    for (let next = borrowers.shift(); next !== undefined; next = borrowers.shift()) {
-      if (next.entry.state !== "waiting") continue
-      if (next.list.paused) {
-        paused.push(next)
-        continue
+    for (;;) {
+      const next = borrowers.peek(borrowerHasLeft)
+      if (next === undefined) break
+      borrowers.drop()
+      if (!next.list.paused) {
+        this.lend(lender, next)
+        break
       }
-      for (const again of paused) borrowers.push(again)
-      return this.lend(lender, next)
+      paused.push(next)
     }
-    for (const again of paused) borrowers.push(again)
+    for (const again of paused) borrowers.add(again)
   }
 
   /** A turn below its own limit again: what it has waiting here may be served. */
   resume(list: Waitlist, held: Permit | undefined): void {
+    this.offer(held)
+    this.enqueue(list)
+  }
+
+  /** Lends what the surroundings hold, when nobody has borrowed it, to whoever inside them is next. */
+  offer(held: Permit | undefined): void {
     const lender = heldOf(held, this)
     if (lender !== undefined && !lender.lent) this.lendNext(lender)
-    this.enqueue(list)
   }
 
   /** Whether something waiting in this list could be served now. */

@@ -10,7 +10,8 @@ export const progressing = (from: ReadonlyArray<Run>): ReadonlySet<Run> => {
   for (const run of all) {
     const every: Array<Run> = []
     let any: Array<Run> | undefined
-    if (run.phase === "running") {
+    // Work that was given up on is at work all the same.
+    if (run.phase === "running" || run.givenUp) {
       if (run.nested !== undefined && run.nested.size > 0) {
         any = []
         for (const turn of run.nested) for (const inner of turn.runs) if (inner.phase !== "ended") any.push(inner)

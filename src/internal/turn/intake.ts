@@ -289,8 +289,13 @@ const keysOf = (of: (params: any) => ReadonlyArray<string>, params: unknown): Re
 
 /** A digest by way of the encoded form, for parameters that hold dates, options and the like. */
 const digestOf = (tool: ToolEntry, params: unknown): string | undefined => {
-  const encoded = tool.encodeParams(params)
-  return Exit.isExit(encoded) && Exit.isSuccess(encoded) ? canonical(encoded.value) : undefined
+  try {
+    const encoded = tool.encodeParams(params)
+    return Exit.isExit(encoded) && Exit.isSuccess(encoded) ? canonical(encoded.value) : undefined
+  } catch {
+    // What cannot be told from others is never merged with them.
+    return undefined
+  }
 }
 
 /** By what a re-delivery is recognised when the arguments cannot be read. */

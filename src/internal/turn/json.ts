@@ -127,7 +127,7 @@ export const unencodable = (value: unknown): string | undefined => {
     case "object":
       if (value === null) return undefined
       try {
-        return unencodableIn(value, [], "")
+        return unencodableIn(value, [], "", { left: mostMembers })
       } catch {
         return "an object that cannot be read"
       }
@@ -136,33 +136,43 @@ export const unencodable = (value: unknown): string | undefined => {
   }
 }
 
-const unencodableIn = (value: object, parents: Array<object>, at: string): string | undefined => {
-  if (parents.includes(value)) return `${at === "" ? "the value" : `"${at}"`} contains itself`
-  if (parents.length > 500) return "it is nested too deeply"
+/** A value that is shared many times over can be exponentially larger as JSON than in memory. */
+const mostMembers = 5_000_000
+
+const unencodableIn = (
+  value: object,
+  parents: Array<object>,
+  at: string,
+  budget: { left: number }
+): string | undefined => {
+  if (parents.includes(value)) return "a value that contains itself"
+  if (parents.length > 500) return "nested too deeply"
   parents.push(value)
   const entries: ReadonlyArray<string> | undefined = Array.isArray(value) ? undefined : Object.keys(value)
   if (entries !== undefined && !isPlain(value)) {
-    return `${at === "" ? "the value" : `"${at}"`} is ${article(value)}, which JSON cannot hold`
+    return at === "" ? `${article(value)}, which JSON cannot hold` : `an object with ${article(value)} at "${at}", which JSON cannot hold`
   }
   const length = entries === undefined ? (value as ReadonlyArray<unknown>).length : entries.length
+  budget.left -= length
+  if (budget.left < 0) return `too large: it has more than ${mostMembers} members`
   for (let i = 0; i < length; i++) {
     const key = entries === undefined ? i : entries[i]!
     let inner: unknown
     try {
       inner = (value as any)[key]
     } catch {
-      return `"${at}.${key}" cannot be read`
+      return `an object whose member "${at === "" ? key : `${at}.${key}`}" cannot be read`
     }
     if (typeof inner === "string" || inner === null || typeof inner === "boolean") continue
     if (typeof inner === "object") {
-      const problem = unencodableIn(inner, parents, at === "" ? `${key}` : `${at}.${key}`)
+      const problem = unencodableIn(inner, parents, at === "" ? `${key}` : `${at}.${key}`, budget)
       if (problem !== undefined) return problem
       continue
     }
     // An absent member and an undefined one are the same in JSON.
     if (inner === undefined && entries !== undefined) continue
     const problem = unencodable(inner)
-    if (problem !== undefined) return `"${at === "" ? key : `${at}.${key}`}" is ${problem}`
+    if (problem !== undefined) return `a value with ${problem} at "${at === "" ? key : `${at}.${key}`}"`
   }
   parents.pop()
   return undefined
@@ -181,7 +191,7 @@ const article = (value: object): string => {
  * A text that is equal for equal values and different for different ones: object keys sorted at every depth, array order kept.
  * Undefined when the value holds what is no plain JSON, so that it has to be encoded first.
  */
-export const canonical = (value: unknown): string | undefined => {
+export const canonical = (value: unknown, depth = 200): string | undefined => {
   switch (typeof value) {
     case "string":
       return JSON.stringify(value)
@@ -195,10 +205,11 @@ export const canonical = (value: unknown): string | undefined => {
       return undefined
   }
   if (value === null) return "null"
+  if (depth === 0) return undefined
   if (Array.isArray(value)) {
     let out = "["
     for (let i = 0; i < value.length; i++) {
-      const item = canonical(value[i])
+      const item = canonical(value[i], depth - 1)
       if (item === undefined) return undefined
       out += i === 0 ? item : `,${item}`
     }
@@ -212,7 +223,7 @@ export const canonical = (value: unknown): string | undefined => {
     const key = keys[i]!
     const inner = (value as Record<string, unknown>)[key]
     if (inner === undefined) continue
-    const item = canonical(inner)
+    const item = canonical(inner, depth - 1)
     if (item === undefined) return undefined
     out += out.length === 1 ? `${quoted(key)}:${item}` : `,${quoted(key)}:${item}`
   }

@@ -59,7 +59,10 @@ export class Lines {
           if (at !== -1) pools.unshift(...pools.splice(at, 1))
         }
       }
-      for (const pool of pools) pool.pump()
+      for (const pool of pools) {
+        pool.offer(this.held)
+        pool.pump()
+      }
     }
     if (joined.length > 0) this.joined = []
     return joined

@@ -42,6 +42,11 @@ export interface Calls {
   readonly count: number
 }
 
+/** How many characters of one call's arguments are still searched. */
+interface Budget {
+  left: number
+}
+
 /** An id of one sign says nothing, and one that is only a number is too common in honest text (`$1`, `echo $1`). */
 const isTelling = (id: string): boolean => id.length > 1 && !/^[0-9]+$/.test(id)
 
@@ -123,19 +128,22 @@ export const find = (
   literal: ReadonlyArray<string>,
   required: RequiredTexts | undefined
 ): Found | undefined => {
+  const budget: Budget = { left: 50_000 }
   for (const key of Object.keys(value)) {
     if (literal.includes(key)) continue
-    const found = findIn(value[key], key, calls)
+    const found = findIn(value[key], key, calls, budget)
     if (found !== undefined) return found
   }
   return required === undefined ? undefined : findEmpty(value, required, literal, "")
 }
 
 /** How far a text is searched: what stands behind that is a document's own, and searching it all would cost milliseconds. */
-const searched = 20_000
+const searched = 2_000
 
-const findIn = (value: unknown, path: string, calls: Calls): Found | undefined => {
+const findIn = (value: unknown, path: string, calls: Calls, budget: Budget): Found | undefined => {
   if (typeof value === "string") {
+    if (budget.left <= 0) return undefined
+    budget.left -= Math.min(value.length, searched)
     const text = (value.length > searched ? value.slice(0, searched) : value).trim()
     const call = refersTo(text, calls)
     if (call !== undefined) return waitsFor(path, text, call)
@@ -149,7 +157,7 @@ const findIn = (value: unknown, path: string, calls: Calls): Found | undefined =
   if (typeof value !== "object" || value === null) return undefined
   if (Array.isArray(value)) {
     for (let i = 0; i < value.length; i++) {
-      const found = findIn(value[i], `${path}.${i}`, calls)
+      const found = findIn(value[i], `${path}.${i}`, calls, budget)
       if (found !== undefined) return found
     }
     return undefined
@@ -161,7 +169,7 @@ const findIn = (value: unknown, path: string, calls: Calls): Found | undefined =
     if (id !== undefined) return waitsFor(path, target, `the call ${JSON.stringify(id)}`)
   }
   for (const key of Object.keys(value)) {
-    const found = findIn((value as Record<string, unknown>)[key], `${path}.${key}`, calls)
+    const found = findIn((value as Record<string, unknown>)[key], `${path}.${key}`, calls, budget)
     if (found !== undefined) return found
   }
   return undefined

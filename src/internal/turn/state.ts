@@ -25,7 +25,7 @@ import { progressing } from "./deadlock.ts"
 import { causeText, type Taken } from "./intake.ts"
 import { Lines } from "./lines.ts"
 import { CallView, Run, type Setting } from "./run.ts"
-import type { Runner } from "./tool.ts"
+import type { Handled, Runner } from "./tool.ts"
 
 type AnyOutcome = Outcome.Outcome<any>
 
@@ -470,8 +470,8 @@ export class TurnState implements TurnPlan.Nested {
       const { runner } = run
       if (Exit.isFailure(exit)) return this.decide(run, exit, undefined)
       if (runner.handled) {
-        const { encodedResult, result } = exit.value as { readonly result: unknown; readonly encodedResult: unknown }
-        return this.decide(run, Exit.succeed(result), Exit.succeed(encodedResult))
+        const { encodedResult, problem, result } = exit.value as Handled
+        return this.decide(run, Exit.succeed(result), problem === undefined ? Exit.succeed(encodedResult) : Exit.die(problem))
       }
       let encoded: Effect.Effect<unknown, unknown, any>
       try {

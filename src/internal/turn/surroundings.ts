@@ -19,7 +19,7 @@ export class Surroundings {
   readonly parent: Run | undefined
   readonly held: Backend.Permit | undefined
   readonly journal: TurnJournal.TurnJournal["Service"] | undefined
-  private readonly runners = new Map<ToolEntry, Runner | { readonly missing: string }>()
+  private readonly runners = new WeakMap<ToolEntry, Runner | { readonly missing: string }>()
 
   constructor(context: Context.Context<never>) {
     this.context = context

@@ -204,31 +204,56 @@ export const runnerOf = (
   }
 }
 
-/** The result that a `WithHandler` gave: its last one is the answer, those before it are preliminary. */
-const throughHandle = (toolkit: Toolkit.WithHandler<any>, entry: ToolEntry) => (_params: unknown, call: HandlerContext, encoded: unknown) =>
-  Effect.flatMap(
-    (toolkit.handle as (name: string, params: unknown, id: string) => Effect.Effect<Stream.Stream<any, unknown>, unknown>)(
-      entry.name,
-      encoded,
-      call.toolCallId
-    ),
-    (results) => {
-      let last: Tool.HandlerResult<any> | undefined
-      return Effect.flatMap(
-        Stream.runForEach(results, (result: Tool.HandlerResult<any>) => {
-          if (result.preliminary) return call.preliminary(result.result)
-          last = result
-          return Effect.void
-        }),
-        (): Effect.Effect<unknown, unknown> =>
-          last === undefined
-            ? Effect.die(new Error(`the toolkit's handle gave no result for "${entry.name}"`))
-            : last.isFailure
-            ? Effect.fail(last.result)
-            : Effect.succeed(last)
-      )
-    }
+/** What a `WithHandler` gave: its last result is the answer, those before it are preliminary. */
+export interface Handled {
+  readonly result: unknown
+  readonly encodedResult: unknown
+  /** Why the success could not be encoded; then there is no result. */
+  readonly problem?: string | undefined
+}
+
+const throughHandle = (toolkit: Toolkit.WithHandler<any>, entry: ToolEntry) => {
+  const handle = toolkit.handle as (
+    name: string,
+    params: unknown,
+    id: string
+  ) => Effect.Effect<Stream.Stream<Tool.HandlerResult<any>, unknown>, unknown>
+  return (_params: unknown, call: HandlerContext, encoded: unknown): Effect.Effect<Handled, unknown, any> =>
+    handle(entry.name, encoded, call.toolCallId).pipe(
+      Effect.flatMap((results) => lastOf(results, entry, call)),
+      Effect.catch((error) => {
+        const problem = encodingProblem(error)
+        return problem === undefined
+          ? Effect.fail(error)
+          : Effect.succeed({ result: undefined, encodedResult: undefined, problem })
+      })
+    )
+}
+
+const lastOf = (results: Stream.Stream<Tool.HandlerResult<any>, unknown>, entry: ToolEntry, call: HandlerContext) => {
+  let last: Tool.HandlerResult<any> | undefined
+  return Effect.flatMap(
+    Stream.runForEach(results, (result) => {
+      if (result.preliminary) return call.preliminary(result.result)
+      last = result
+      return Effect.void
+    }),
+    (): Effect.Effect<Handled, unknown> =>
+      last === undefined
+        ? Effect.die(new Error(`the toolkit's handle gave no result for "${entry.name}"`))
+        : last.isFailure
+        ? Effect.fail(last.result)
+        : Effect.succeed(last)
   )
+}
+
+/** The words of `Toolkit.handle` for a success that its tool's schema refuses: the handler has succeeded all the same. */
+const encodingProblem = (error: unknown): string | undefined => {
+  const reason = (error as { readonly reason?: { readonly _tag?: unknown; readonly description?: unknown } } | null)?.reason
+  return reason?._tag === "ToolResultEncodingError" || reason?._tag === "InvalidToolResultError"
+    ? String(reason.description)
+    : undefined
+}
 
 /** Whether a call needs approval; an effect when the tool has to find out. */
 export const needsApproval = (tool: Tool.Any, params: unknown, id: string): boolean | Effect.Effect<boolean> => {
