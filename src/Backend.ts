@@ -128,6 +128,7 @@ const withPermitOf = <A, E, R>(pool: Pool, self: Effect.Effect<A, E, R>): Effect
       priority: 1,
       position: pool.nextPosition(),
       outer: Context.get(fiber.context, Held),
+      call: Context.get(fiber.context, TurnContext.CurrentCall),
       state: "idle",
       granted(given) {
         permit = given
@@ -178,6 +179,11 @@ export interface BackendClass<in out Self, in out Name extends string, LayerOpti
    *
    * Waiting may be interrupted. The permit is given back when the effect has really ended. Inside work that holds a permit of
    * this backend, that permit is borrowed.
+   *
+   * **Gotchas**
+   *
+   * Plain effects that take the permits of two backends one inside the other, in different orders, can wait for each other for
+   * ever, as with any locks: only what turns wait for is looked at.
    */
   readonly withPermit: <A, E, R>(
     self: Effect.Effect<A, E, R>

@@ -43,6 +43,8 @@ export interface Entry {
   readonly position: number
   /** What the surroundings of the work hold already. */
   readonly outer: Permit | undefined
+  /** The call whose handler a plain effect runs in, for whoever looks for a deadlock. */
+  readonly call?: unknown
   /** Called once, synchronously, when the permit is there. */
   granted(permit: Permit): void
   state: EntryState

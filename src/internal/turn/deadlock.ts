@@ -1,6 +1,7 @@
 /** Which calls wait for each other for ever: found where work inside a handler waits for keys or permits (rule R14). */
+import type * as Backend from "../../Backend.ts"
 import type * as TurnPlan from "../../TurnPlan.ts"
-import { Run } from "./run.ts"
+import { CallView, Run } from "./run.ts"
 
 /** Which runs can still come to an end, from those that these ones wait for: what is left over waits for itself. */
 export const progressing = (from: ReadonlyArray<Run>): ReadonlySet<Run> => {
@@ -28,8 +29,9 @@ export const progressing = (from: ReadonlyArray<Run>): ReadonlySet<Run> => {
         else {
           any = []
           for (const permit of pool.blocking(list!)) {
-            if (permit.owner instanceof Run) any.push(permit.owner)
-            else known.add(run)
+            const holder = holderOf(permit.owner)
+            if (holder === undefined) known.add(run)
+            else any.push(holder)
           }
           if (list!.paused) { for (const other of run.turn.runs) if (other.phase === "running") any.push(other) }
         }
@@ -50,6 +52,13 @@ export const progressing = (from: ReadonlyArray<Run>): ReadonlySet<Run> => {
     }
   }
   return known
+}
+
+/** The run that holds a permit, itself or through a plain effect inside its handler. */
+const holderOf = (owner: unknown): Run | undefined => {
+  if (owner instanceof Run) return owner
+  const { call } = owner as Backend.Entry
+  return call instanceof CallView ? call.run : undefined
 }
 
 const collect = (node: TurnPlan.Node | undefined, into: Array<Run>): void => {
