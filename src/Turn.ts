@@ -381,7 +381,7 @@ export const plan: {
         options
       )
       const taken = calls.map((call, position) => intake.take(call, position))
-      return Effect.forEach(taken, (one) => one.pending ?? Effect.void, { discard: true }).pipe(
+      return Effect.forEach(taken, (one) => intake.settle(one), { discard: true }).pipe(
         Effect.map(() => TurnPlan.make(taken, opts))
       )
     })

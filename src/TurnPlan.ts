@@ -174,7 +174,7 @@ export interface Options {
  *
  * @internal
  */
-export { Claims, end, link, type Nested, Node, sequentialKey } from "./internal/turnPlan/claims.ts"
+export { Claims, conflict, end, link, type Nested, Node, sequentialKey } from "./internal/turnPlan/claims.ts"
 
 /** The plan with the nodes that the edges are made from.
  *

@@ -3,6 +3,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { type Outcome, ToolCall, ToolPolicy, Turn } from "effect-turn"
 import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
+import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import { pipe } from "effect/Function"
 import * as Layer from "effect/Layer"
@@ -339,5 +340,77 @@ describe("R2: stopping one call by its position, while others go on", () => {
       assert.deepStrictEqual(words(outcomes), ["cancelled/by_caller", "ok"])
       assert.strictEqual((outcomes[0] as Outcome.Cancelled).reason, "user")
       assert.deepStrictEqual(ran, [2])
+    }))
+})
+
+describe("R12: a question whether approval is needed, where the answer takes time", () => {
+  const parameters = Schema.Struct({ id: Schema.String, keys: Schema.Array(Schema.String) })
+  const Ask = (answer: boolean) =>
+    pipe(
+      Tool.make("ask", {
+        parameters,
+        success: Schema.Finite,
+        needsApproval: () => Effect.as(Effect.sleep(500), answer)
+      }),
+      ToolPolicy.write({ keys: ({ keys }) => keys })
+    )
+  const Look = pipe(
+    Tool.make("look", { parameters, success: Schema.Finite }),
+    ToolPolicy.read({ keys: ({ keys }) => keys })
+  )
+  const calls = [
+    ToolCall.make("free", "look", { id: "free", keys: ["b"] }),
+    ToolCall.make("asked", "ask", { id: "asked", keys: ["a"] }),
+    ToolCall.make("same", "ask", { id: "asked", keys: ["a"] }),
+    ToolCall.make("behind", "look", { id: "behind", keys: ["a"] }),
+    ToolCall.make("beside", "look", { id: "beside", keys: [] })
+  ]
+  const turn = (answer: boolean, options?: Turn.Options) =>
+    Effect.gen(function*() {
+      const kit = Toolkit.make(Ask(answer), Look)
+      const starts: Array<string> = []
+      const note = ({ id }: { readonly id: string }) =>
+        Effect.flatMap(Clock.currentTimeMillis, (now) =>
+          Effect.as(Effect.sleep(10), starts.push(`${id} at ${now}`)))
+      const outcomes = yield* drive(
+        Turn.run(kit, calls, options).pipe(
+          Effect.provide(Layer.merge(kit.toLayer({ ask: note, look: note }), Turn.layer()))
+        )
+      )
+      return { outcomes, starts }
+    })
+
+  it.effect("holds up nobody but those that conflict with it", () =>
+    Effect.gen(function*() {
+      const { outcomes, starts } = yield* turn(false)
+      assert.deepStrictEqual(words(outcomes), ["ok", "ok", "ok", "ok", "ok"])
+      assert.deepStrictEqual(outcomes[2]!.duplicateOf, { position: 1, id: "asked" })
+      assert.deepStrictEqual(starts, ["free at 0", "beside at 0", "asked at 500", "behind at 510"])
+    }))
+
+  it.effect("R10: when it is needed, the call and those that are the same are held, and later ones that conflict are deferred", () =>
+    Effect.gen(function*() {
+      const { outcomes, starts } = yield* turn(true)
+      assert.deepStrictEqual(words(outcomes), [
+        "ok",
+        "pending_approval",
+        "pending_approval",
+        "deferred/waits_for_approval",
+        "ok"
+      ])
+      assert.deepStrictEqual(starts, ["free at 0", "beside at 0"])
+    }))
+
+  it.effect("R17: a stop ends the question with the turn", () =>
+    Effect.gen(function*() {
+      const { outcomes, starts } = yield* turn(true, { deadline: 100 })
+      assert.deepStrictEqual(words(outcomes), [
+        "ok",
+        "cancelled/by_deadline",
+        "cancelled/by_deadline",
+        "cancelled/by_deadline",
+        "ok"
+      ])
+      assert.deepStrictEqual(starts, ["free at 0", "beside at 0"])
     }))
 })

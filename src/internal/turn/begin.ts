@@ -167,7 +167,7 @@ const missingFor = (
   return undefined
 }
 
-/** Intake, then the plan, then the start. Only approvals and schemas that take time make this asynchronous. */
+/** Intake, then the plan, then the start. Only schemas that take time to decode make this asynchronous. */
 const takeIn = (state: TurnState, toolkit: AnyToolkit, intake: Intake, opts: Checked): void => {
   const { around, calls } = state.setting
   const taken: Array<Taken> = []

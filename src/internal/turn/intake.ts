@@ -34,6 +34,8 @@ export class Taken implements TurnPlan.Entry {
   unit: string | undefined = undefined
   /** What has still to be found out with an effect; undefined for nearly every call. */
   pending: Effect.Effect<void, never, any> | undefined = undefined
+  /** Whether it needs approval, where that takes an effect to find out. Nobody else waits for it. */
+  asking: Effect.Effect<boolean> | undefined = undefined
 
   constructor(call: ToolCall.ToolCall, position: number) {
     this.call = call
@@ -99,6 +101,9 @@ const provider = { _tag: "provider" } as const
 const none: ReadonlyArray<string> = []
 
 const refused = (code: Outcome.ErrorCode, message: string) => ({ _tag: "refused", code, message }) as const
+
+/** A predicate that fails holds the call, and so does anything but a clear no (rule R10). */
+const holds = (exit: Exit.Exit<unknown, unknown>): boolean => !Exit.isSuccess(exit) || exit.value !== false
 
 export class Intake {
   private readonly options: IntakeOptions
@@ -268,9 +273,19 @@ export class Intake {
       taken.state = openForApproval
       return
     }
-    taken.pending = Effect.map(Effect.exit(answer), (exit) => {
-      if (!Exit.isSuccess(exit) || exit.value !== false) taken.state = openForApproval
-    })
+    if (Exit.isExit(answer)) {
+      if (holds(answer)) taken.state = openForApproval
+    } else taken.asking = Effect.map(Effect.exit(answer), holds)
+  }
+
+  /** Finds out all that is still open about a call; for plans, which are made when everything is known. */
+  settle(taken: Taken): Effect.Effect<void, never, any> {
+    return Effect.suspend(() => taken.pending ?? Effect.void).pipe(
+      Effect.andThen(Effect.suspend(() => taken.asking ?? Effect.succeed(false))),
+      Effect.map((approval) => {
+        if (approval) taken.state = openForApproval
+      })
+    )
   }
 }
 

@@ -6,6 +6,7 @@
  * - U3: a write without a key is never interrupted once it has started.
  */
 import type * as Exit from "effect/Exit"
+import type * as Fiber from "effect/Fiber"
 import type * as Backend from "../../Backend.ts"
 import type * as Handler from "../../Handler.ts"
 import type * as Outcome from "../../Outcome.ts"
@@ -56,6 +57,8 @@ export class Run extends Siblings.Member<AnyOutcome> implements Backend.Entry, A
   list: Backend.Waitlist | undefined = undefined
   permit: Backend.Permit | undefined = undefined
   starting = false
+  /** It is still being found out whether it needs approval; then it is not ready, whatever else is. */
+  asking: Fiber.Fiber<unknown, unknown> | undefined = undefined
   reserved = false
   concluding = false
   givenUp = false
@@ -118,7 +121,7 @@ export class Run extends Siblings.Member<AnyOutcome> implements Backend.Entry, A
 
   /** Every earlier call that it conflicts with has ended. */
   becomesReady(): void {
-    if (this.phase !== "waiting") return
+    if (this.phase !== "waiting" || this.asking !== undefined) return
     this.turn.ready.push(this)
     this.turn.touch()
   }

@@ -202,6 +202,7 @@ export class TurnState implements TurnPlan.Nested {
     for (const call of plan.calls) this.takeOver(taken[call.position]!, call, runnerOf)
     // Places are taken in emission order, before anything is started.
     for (const run of this.runs) this.takePlace(run)
+    for (const run of this.runs) if (run.taken.asking !== undefined && run.phase === "waiting") this.ask(run, run.taken.asking)
     if (this.rare !== undefined) for (const [position, { reason }] of this.rare.early) this.cancel(position, reason)
     this.touch()
   }
@@ -253,7 +254,47 @@ export class TurnState implements TurnPlan.Nested {
         return this.event((base) => ({ ...base(run), _tag: "CallQueued", for: "keys", backend: run.runner.entry.backendName }))
       }
     }
-    this.ready.push(run)
+    if (run.taken.asking === undefined) this.ready.push(run)
+  }
+
+  /** Finds out whether a call needs approval. It has its place meanwhile, and those that conflict with it wait as for any other. */
+  private ask(run: Run, asking: Effect.Effect<boolean>): void {
+    let answered = false
+    const fiber = this.helper(asking, (exit) => {
+      answered = true
+      run.asking = undefined
+      if (run.phase !== "waiting" || run.concluding) return
+      if (!Exit.isSuccess(exit) || exit.value !== false) this.hold(run)
+      else if (run.node === undefined || run.node.pending === 0) run.becomesReady()
+    })
+    if (!answered) run.asking = fiber
+  }
+
+  /** A call turns out to need approval: it is held, and later ones of the turn that conflict with it are deferred (rule R10). */
+  private hold(run: Run): void {
+    const { some } = this
+    this.bySlot[run.position] = undefined
+    if (run.asks) {
+      some.held.push(run.taken)
+      this.open--
+    }
+    for (const position of run.twins ?? []) {
+      const taken = some.twins.get(position)!
+      this.bySlot[position] = undefined
+      if (run.asks) some.heldTwins.push({ taken, of: run.position })
+      else some.held.push(taken)
+      this.open--
+    }
+    for (const later of this.runs) {
+      if (later.phase !== "waiting" || later.position <= run.position) continue
+      if (run.node === undefined || later.node === undefined || !TurnPlan.conflict(run.node, later.node)) continue
+      const message = "touches what an earlier call that waits for approval touches"
+      this.conclude(later, Answers.deferred(later, "waits_for_approval", message))
+    }
+    if (run.timer !== undefined) run.timer.off = true
+    this.release(run)
+    run.group.ended(run, Siblings.neutral)
+    this.touch()
   }
   /** The last call that took a place, where the turn runs one after another. */
   private previous: TurnPlan.Node | undefined = undefined
@@ -320,7 +361,7 @@ export class TurnState implements TurnPlan.Nested {
   }
 
   private admit(run: Run): void {
-    if (run.phase !== "waiting" || run.state === "waiting" || (run.node !== undefined && run.node.pending > 0)) return
+    if (run.phase !== "waiting" || run.state === "waiting" || run.asking !== undefined || (run.node !== undefined && run.node.pending > 0)) return
     if (this.setting.emit !== undefined) run.readyAt = this.setting.timers.now()
     const pool = run.policy.backend === undefined ? undefined : this.poolOf(run)
     if (pool === undefined && this.lines === undefined) return this.begin(run)
@@ -513,6 +554,7 @@ export class TurnState implements TurnPlan.Nested {
   conclude(run: Run, outcome: AnyOutcome): void {
     if (run.phase === "ended" || run.concluding) return
     run.concluding = true
+    run.asking?.interruptUnsafe()
     if (run.timer !== undefined) run.timer.off = true
     if (run.idleTimer !== undefined) run.idleTimer.off = true
     if (!run.reserved) return this.finish(run, outcome)
