@@ -21,7 +21,10 @@ const someDoes = Arbitrary.all({
 
 const someCall = Arbitrary.all({
   name: pick<Name>("read", "write", "put", "look", "bare", "fetch", "post", "find", "save", "pay"),
-  k: Arbitrary.flatMap(pick(true, false), (few) => few ? Arbitrary.array(pick("a", "b"), { maxLength: 2 }) : keys),
+  k: Arbitrary.flatMap(
+    pick(true, false),
+    (few) => few ? Arbitrary.array(pick<string>("a", "b"), { maxLength: 2 }) : keys
+  ),
   /** Arguments of its own, those of another call, or none that the tool can take. */
   args: pick("own", "own", "own", "shared", "invalid", "text", "placeholder"),
   id: pick("own", "own", "own", "empty", "shared"),
@@ -326,5 +329,111 @@ describe("a turn, whatever its calls", () => {
         }).pipe(Effect.provide(layer))
       }),
     runs(200)
+  )
+
+  it.effect.prop(
+    "R12: each call starts at the very moment when every earlier one that it conflicts with has its answer, also when calls are stopped one by one",
+    {
+      turns: Arbitrary.array(
+        Arbitrary.all({
+          calls: Arbitrary.array(
+            Arbitrary.all({
+              name: pick<"read" | "write" | "put" | "look" | "bare">("write", "read", "write", "put", "look", "bare"),
+              k: Arbitrary.flatMap(
+                pick(true, false),
+                (few) => few ? Arbitrary.array(pick<string>("a", "b", "c"), { maxLength: 2 }) : keys
+              ),
+              ms: pick(10, 20, 40, 80)
+            }),
+            { minLength: 1, maxLength: 7 }
+          ),
+          sequential: pick(false, false, false, true),
+          stops: Arbitrary.array(Arbitrary.all({ position: int(0, 6), at: int(0, 12) }), { maxLength: 4 })
+        }),
+        { minLength: 1, maxLength: 2 }
+      )
+    },
+    ({ turns }) =>
+      Effect.gen(function*() {
+        const { book, layer } = lab()
+        yield* Effect.gen(function*() {
+          const handles: Array<Turn.Handle<typeof toolkit>> = []
+          for (const [t, { calls, sequential }] of turns.entries()) {
+            calls.forEach(({ ms }, i) => book.script.set(`${t}-${i}`, { ms }))
+            handles.push(
+              yield* Turn.start(toolkit, calls.map(({ k, name }, i) => call(name, `${t}-${i}`, k)), {
+                execution: sequential ? "sequential" : "parallel"
+              })
+            )
+          }
+          const stops = turns.flatMap((turn, t) =>
+            turn.stops.flatMap(({ at, position }) =>
+              position < turn.calls.length ? [{ t, at: at * 10 + 5, tag: `${t}-${position}`, position }] : []
+            )
+          ).sort((a, b) => a.at - b.at)
+
+          // What the rule says, step by step and pair by pair.
+          interface Expected {
+            readonly tag: string
+            readonly turn: number
+            readonly reach: Reach
+            readonly hears: boolean
+            readonly ms: number
+            started: number | undefined
+            answered: number | undefined
+          }
+          const expected = turns.flatMap(({ calls }, t) =>
+            calls.map(({ k, ms, name }, i): Expected => ({
+              tag: `${t}-${i}`,
+              turn: t,
+              reach: {
+                write: ToolPolicy.get(tools[name]).access === "write",
+                keys: name === "look" || name === "bare" ? undefined : k
+              },
+              hears: ToolPolicy.get(tools[name]).interruptible,
+              ms,
+              started: undefined,
+              answered: undefined
+            }))
+          )
+          const waitsFor = (a: Expected, b: Expected) =>
+            conflict(a.reach, b.reach) || (a.turn === b.turn && turns[a.turn]!.sequential)
+          const start = (now: number) => {
+            for (const [i, one] of expected.entries()) {
+              if (one.started !== undefined || one.answered !== undefined) continue
+              const free = expected.slice(0, i).every((earlier) =>
+                earlier.answered !== undefined || !waitsFor(earlier, one)
+              )
+              if (free) one.started = now
+            }
+          }
+          for (let now = 0; now <= 2000; now += 5) {
+            for (const one of expected) {
+              if (one.started !== undefined && one.started + one.ms === now) one.answered ??= now
+            }
+            start(now)
+            for (const { tag } of stops.filter((stop) => stop.at === now)) {
+              const one = expected.find((one) => one.tag === tag)!
+              if (one.started === undefined || one.hears) one.answered ??= now
+              start(now)
+            }
+          }
+
+          let now = 0
+          for (const { at, position, t } of stops) {
+            yield* TestClock.adjust(at - now)
+            now = at
+            yield* handles[t]!.cancelCall(position)
+          }
+          yield* TestClock.adjust(10_000)
+          for (const handle of handles) yield* ended(yield* fork(handle.await))
+          const real = new Map(book.runs.map((ran) => [ran.tag, ran.at]))
+          assert.deepStrictEqual(
+            expected.map((one) => [one.tag, real.get(one.tag)]),
+            expected.map((one) => [one.tag, one.started])
+          )
+        }).pipe(Effect.scoped, Effect.provide(layer))
+      }),
+    runs(400)
   )
 })

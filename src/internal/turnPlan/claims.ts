@@ -390,7 +390,38 @@ const waitsOf = (node: Node): ReadonlyArray<Node> => {
   return found
 }
 
-const conflict = (a: Node, b: Node): boolean => {
+interface Behind {
+  readonly next: Node
+  readonly key: string
+  /** It waits because of the turn's own order, whatever the keys. */
+  readonly inOrder: boolean
+}
+
+/** Above this many, those behind a hub are kept together: they may then wait for more than they conflict with. */
+const mostBehind = 256
+
+/** The calls that wait for a node, hubs expanded while they are few. */
+const callsBehind = (node: Node): ReadonlyArray<Behind> => {
+  const found: Array<Behind> = []
+  const seen = new Set<Node>()
+  const stack = [node]
+  while (stack.length > 0) {
+    const from = stack.pop()!
+    for (const next of from.dependants ?? []) {
+      if (next.passed || seen.has(next)) continue
+      seen.add(next)
+      // It may wait for it twice: for a key, and for the turn's own order.
+      const keys = next.keys!.filter((_, i) => next.deps![i] === from)
+      const key = keys.find((key) => key !== sequentialKey) ?? unknownKey
+      if (next.owner === undefined && seen.size + (next.dependants?.length ?? 0) <= mostBehind) stack.push(next)
+      else found.push({ next, key, inOrder: keys.includes(sequentialKey) })
+    }
+  }
+  return found
+}
+
+/** Whether two calls share a place that one of them writes. */
+export const conflict = (a: Node, b: Node): boolean => {
   if ((!a.write && !b.write) || a.places === undefined || b.places === undefined) return false
   for (const p of a.places) for (const q of b.places) if (p.covers(q) || q.covers(p)) return true
   return false
@@ -399,16 +430,15 @@ const conflict = (a: Node, b: Node): boolean => {
 /** C3: what an unstarted call waited for is waited for by those behind it, and stands again where the call had dominated it. */
 const handOn = (node: Node): void => {
   const shared = node.places?.some((place) => place.live > 1) ?? false
-  const behind = node.dependants?.filter((next) => !next.passed)
-  if (!shared && (behind === undefined || behind.length === 0)) return
+  const behind = callsBehind(node)
+  if (!shared && behind.length === 0) return
   const waits = waitsOf(node)
-  for (const next of behind ?? []) {
-    // It may wait for it twice: for a key, and for the turn's own order.
-    const keys = next.keys!.filter((_, i) => next.deps![i] === node)
-    const key = keys.includes(sequentialKey) ? sequentialKey : keys[0]!
+  const before = new Set(node.deps!.filter((_, i) => node.keys![i] === sequentialKey))
+  for (const { inOrder, key, next } of behind) {
     for (const dep of waits) {
       if (next.owner !== undefined && next.nested?.isAncestor(dep.owner!) === true) continue
-      if (next.owner === undefined || key === sequentialKey || conflict(dep, next)) link(dep, next, key)
+      if (next.owner === undefined || conflict(dep, next)) link(dep, next, key)
+      if (inOrder && before.has(dep)) link(dep, next, sequentialKey)
     }
   }
   if (!node.write || node.nested !== undefined || node.places === undefined) return
