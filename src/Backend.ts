@@ -141,8 +141,7 @@ const withPermitOf = <A, E, R>(pool: Pool, self: Effect.Effect<A, E, R>): Effect
       if (pool.join(list, entry)) {
         pool.offer(entry.outer)
         pool.pump()
-      }
-      else done(Effect.fail(new QueueFull({ backend: pool.name, queueLimit: pool.limits.queueLimit })))
+      } else done(Effect.fail(new QueueFull({ backend: pool.name, queueLimit: pool.limits.queueLimit })))
     })
     return Effect.uninterruptibleMask((restore) =>
       restore(wait).pipe(
@@ -244,8 +243,8 @@ export const Service = <Self>() => <const Name extends string>(name: Name): Back
  * @stability experimental
  */
 export const TenantService =
-  <Self>() =>
-  <const Name extends string>(name: Name): BackendClass<Self, Name, TenantOptions, TurnContext.Tenant> => makeClass(name)
+  <Self>() => <const Name extends string>(name: Name): BackendClass<Self, Name, TenantOptions, TurnContext.Tenant> =>
+    makeClass(name)
 
 /** The type of a backend's class as policies take it.
  *

@@ -7,10 +7,10 @@
  *
  * @since 0.1.0
  */
-import type * as Tool from "effect/ai/Tool"
-import type * as Toolkit from "effect/ai/Toolkit"
 import type * as Prompt from "effect/ai/Prompt"
 import type * as Response from "effect/ai/Response"
+import type * as Tool from "effect/ai/Tool"
+import type * as Toolkit from "effect/ai/Toolkit"
 import type * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
@@ -19,7 +19,7 @@ import * as Layer from "effect/Layer"
 import * as Queue from "effect/Queue"
 import type * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
-import { type Begun, beginTurn, checkCalls, intakeOf } from "./internal/turn/begin.ts"
+import { beginTurn, type Begun, checkCalls, intakeOf } from "./internal/turn/begin.ts"
 import type { ArgumentLimits } from "./internal/turn/json.ts"
 import { check } from "./internal/turn/options.ts"
 import * as Prompts from "./internal/turn/prompt.ts"
@@ -114,7 +114,9 @@ const logUnsettled = (left: ReadonlyArray<Unsettled>): Effect.Effect<void> =>
     left,
     (one) =>
       Effect.logWarning(
-        `shut down with work left: call #${one.position} (${one.tool}${one.id === "" ? "" : `, id ${one.id}`}) of turn ${one.turn}`
+        `shut down with work left: call #${one.position} (${one.tool}${
+          one.id === "" ? "" : `, id ${one.id}`
+        }) of turn ${one.turn}`
       ),
     { discard: true }
   )
@@ -357,13 +359,21 @@ export const plan: {
     toolkit: K,
     calls: ReadonlyArray<ToolCall.ToolCall>,
     options?: Options<OutcomeOf<NoInfer<K>>>
-  ): Effect.Effect<TurnPlan.TurnPlan, TurnError.TurnError, Tool.ParametersDecodingServices<ToolsOf<K>[keyof ToolsOf<K>]>>
+  ): Effect.Effect<
+    TurnPlan.TurnPlan,
+    TurnError.TurnError,
+    Tool.ParametersDecodingServices<ToolsOf<K>[keyof ToolsOf<K>]>
+  >
   (
     calls: ReadonlyArray<ToolCall.ToolCall>,
     options?: Options
   ): <K extends AnyToolkit>(
     toolkit: K
-  ) => Effect.Effect<TurnPlan.TurnPlan, TurnError.TurnError, Tool.ParametersDecodingServices<ToolsOf<K>[keyof ToolsOf<K>]>>
+  ) => Effect.Effect<
+    TurnPlan.TurnPlan,
+    TurnError.TurnError,
+    Tool.ParametersDecodingServices<ToolsOf<K>[keyof ToolsOf<K>]>
+  >
 } = dual(
   (args) => !isCalls(args),
   (toolkit: AnyToolkit, calls: ReadonlyArray<ToolCall.ToolCall>, options?: Options): Effect.Effect<any, any, any> =>

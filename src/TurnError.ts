@@ -85,7 +85,9 @@ export class InvalidMessage extends Schema.TaggedClass<InvalidMessage>()("Invali
   received: Schema.String
 }) {
   get message(): string {
-    return `${this.dialect} message, at ${this.path === "" ? "its root" : this.path}: expected ${this.expected}, and got ${this.received}`
+    return `${this.dialect} message, at ${
+      this.path === "" ? "its root" : this.path
+    }: expected ${this.expected}, and got ${this.received}`
   }
 }
 
@@ -134,7 +136,11 @@ export const make = (reason: Reason): TurnError => new TurnError({ reason })
  * @internal
  */
 export const show = (value: unknown): string => {
-  if (typeof value === "string") return value.length > 60 ? `${JSON.stringify(value.slice(0, 57))}...` : JSON.stringify(value)
+  if (typeof value === "string") {
+    return value.length > 60
+      ? `${JSON.stringify(value.slice(0, 57))}...`
+      : JSON.stringify(value)
+  }
   if (typeof value === "bigint") return `${value}n`
   if (value === null || typeof value !== "object") return typeof value === "function" ? "a function" : String(value)
   if (Array.isArray(value)) return `a list of ${value.length}`

@@ -414,7 +414,10 @@ const expand = (into: Map<number | string, Array<Edge>>, position: number) => {
   const found = new Map<number, string>()
   const seen = new Set<number | string>()
   // A hub was made for the first call that waits on it: the key is that of the edge which leaves the hub for this call.
-  const stack: Array<{ readonly at: number | string; readonly key: string | undefined }> = [{ at: position, key: undefined }]
+  const stack: Array<{ readonly at: number | string; readonly key: string | undefined }> = [{
+    at: position,
+    key: undefined
+  }]
   while (stack.length > 0) {
     const { at, key } = stack.pop()!
     for (const edge of into.get(at) ?? []) {
@@ -445,8 +448,7 @@ export const toJson = (plan: TurnPlan): Encoded => ({ calls: plan.calls, edges: 
  */
 export const fromJson = (json: Encoded): TurnPlan => ({ calls: json.calls, edges: json.edges })
 
-const label = (call: PlannedCall): string =>
-  `#${call.position} ${call.name}${call.id === "" ? "" : ` (${call.id})`}`
+const label = (call: PlannedCall): string => `#${call.position} ${call.name}${call.id === "" ? "" : ` (${call.id})`}`
 
 const reach = (call: PlannedCall): string =>
   call.keys === undefined ? "anything" : call.keys.length === 0 ? "nothing shared" : call.keys.join(", ")

@@ -1,6 +1,6 @@
 /** What is measured: the same list of calls by a bare `Effect.forEach`, by what an Effect user writes by hand, and by a turn. */
+import { type Context, Effect, Layer, pipe, Schema, Scope, Semaphore } from "effect"
 import { ToolCall, ToolPolicy, Turn } from "effect-turn"
-import { Context, Effect, Layer, pipe, Schema, Scope, Semaphore } from "effect"
 import { Tool, Toolkit } from "effect/ai"
 
 const Noop = pipe(

@@ -2,9 +2,9 @@
  * `npm run bench`: ratios in one run, medians, on this machine. Absolute figures are shown for orientation and mean nothing
  * elsewhere. `npm run bench -- --quick` takes fewer rounds.
  */
-import { Backend, ToolPolicy, Turn } from "effect-turn"
 import { Effect, Fiber, Layer, pipe, Schema, Scope, Semaphore } from "effect"
 import type { Context } from "effect"
+import { Backend, ToolPolicy, Turn } from "effect-turn"
 import { Tool, Toolkit } from "effect/ai"
 import { bare, byHand, callsOf, context, type Name, turn } from "./contenders.ts"
 import { makespan } from "./makespan.ts"
@@ -32,7 +32,10 @@ for (const name of ["async", "noop"] as ReadonlyArray<Name>) {
         { name: "turn", run: () => turn(calls) }
       ],
       context,
-      { rounds: rounds(n === 10_000 ? 9 : n === 1000 ? 31 : 101), repeat: n === 1 ? 300 : n === 10 ? 50 : n === 100 ? 10 : 1 }
+      {
+        rounds: rounds(n === 10_000 ? 9 : n === 1000 ? 31 : 101),
+        repeat: n === 1 ? 300 : n === 10 ? 50 : n === 100 ? 10 : 1
+      }
     )
     const what = name === "async" ? "one asynchronous step" : "no-op"
     const per = us(ours! / n)
@@ -68,7 +71,10 @@ const four = Semaphore.makeUnsafe(4)
   const sizes = [1000, 10_000]
   const lists = sizes.map((n) => callsOf("limited" as Name, n))
   const times = await compare(
-    lists.map((calls, i) => ({ name: `${sizes[i]}`, run: () => Turn.run(limitedKit, calls) as Effect.Effect<unknown, unknown, any> })),
+    lists.map((calls, i) => ({
+      name: `${sizes[i]}`,
+      run: () => Turn.run(limitedKit, calls) as Effect.Effect<unknown, unknown, any>
+    })),
     limited,
     { rounds: rounds(11), repeat: 1 }
   )
@@ -79,7 +85,14 @@ const four = Semaphore.makeUnsafe(4)
     context,
     { rounds: rounds(3), repeat: 1 }
   )
-  rows.push(["  by hand with Effect's semaphore, N = 4000", us(hand[1]! / 4000), (hand[1]! / 4 / hand[0]!).toFixed(2), "itself at N = 1000", "", ""])
+  rows.push([
+    "  by hand with Effect's semaphore, N = 4000",
+    us(hand[1]! / 4000),
+    (hand[1]! / 4 / hand[0]!).toFixed(2),
+    "itself at N = 1000",
+    "",
+    ""
+  ])
 }
 
 // Parked calls -------------------------------------------------------------------------------------------------------------
@@ -110,7 +123,14 @@ if (gc === undefined) throw new Error("run with --expose-gc")
   }
   const size = (name: string) => median(bytes[name]!) / 1000
   row("retained per parked call", `${size("turn").toFixed(2)} kB`, size("turn"), "kB", 2)
-  rows.push(["  … against", "", (size("turn") / size("by hand")).toFixed(2), `by hand (${size("by hand").toFixed(2)} kB)`, "", ""])
+  rows.push([
+    "  … against",
+    "",
+    (size("turn") / size("by hand")).toFixed(2),
+    `by hand (${size("by hand").toFixed(2)} kB)`,
+    "",
+    ""
+  ])
   const stop = (name: string) => median(stops[name]!)
   row("stop of 10000 parked reads", `${stop("turn").toFixed(1)} ms`, stop("turn") / stop("bare"), "bare forEach", 1.5)
 }
@@ -127,7 +147,10 @@ if (gc === undefined) throw new Error("run with --expose-gc")
   rows.push(["  … with a long tail of latencies, mean", "", tail.mean.toFixed(2), "lower bound", "", ""])
 }
 
-const widths = rows.reduce<Array<number>>((all, cells) => cells.map((cell, i) => Math.max(all[i] ?? 0, cell.length)), [])
+const widths = rows.reduce<Array<number>>(
+  (all, cells) => cells.map((cell, i) => Math.max(all[i] ?? 0, cell.length)),
+  []
+)
 const line = (cells: ReadonlyArray<string>) => cells.map((cell, i) => cell.padEnd(widths[i]!)).join("  ").trimEnd()
 console.log(line(["what", "per call", "ratio", "to", "target", ""]))
 for (const cells of rows) console.log(line(cells))

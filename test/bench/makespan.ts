@@ -4,8 +4,8 @@
  * flags come to. A mix has 20 to 99 calls on one backend of 4 to 16 permits, 4 to 29 keys, a fifth to four fifths of writes, and
  * latencies around 40 ms. Smaller and tighter mixes are bound by their permits whatever the order is.
  */
-import { Backend, ToolCall, ToolPolicy, Turn } from "effect-turn"
 import { Clock, Effect, Fiber, pipe, Schema } from "effect"
+import { Backend, ToolCall, ToolPolicy, Turn } from "effect-turn"
 import { Tool, Toolkit } from "effect/ai"
 import { TestClock } from "effect/testing"
 
@@ -13,8 +13,18 @@ class Disk extends Backend.Service<Disk>()("bench/Disk") {}
 
 const parameters = Schema.Struct({ key: Schema.Finite, ms: Schema.Finite, n: Schema.Finite })
 const keys = ({ key }: { readonly key: number }) => [`k:${key}`]
-const Get = pipe(Tool.make("get", { parameters }), ToolPolicy.read({ keys }), ToolPolicy.on(Disk), ToolPolicy.waitTimeout("infinite"))
-const Put = pipe(Tool.make("put", { parameters }), ToolPolicy.write({ keys }), ToolPolicy.on(Disk), ToolPolicy.waitTimeout("infinite"))
+const Get = pipe(
+  Tool.make("get", { parameters }),
+  ToolPolicy.read({ keys }),
+  ToolPolicy.on(Disk),
+  ToolPolicy.waitTimeout("infinite")
+)
+const Put = pipe(
+  Tool.make("put", { parameters }),
+  ToolPolicy.write({ keys }),
+  ToolPolicy.on(Disk),
+  ToolPolicy.waitTimeout("infinite")
+)
 const toolkit = Toolkit.make(Get, Put)
 const wait = ({ ms }: { readonly ms: number }) => Effect.sleep(ms)
 const handlers = toolkit.toLayer({ get: wait, put: wait })
@@ -56,7 +66,8 @@ const mix = (seed: number, tail: number): Mix => {
   return { permits, calls, millis, writes, keys }
 }
 
-const conflicts = (mix: Mix, i: number, j: number): boolean => mix.keys[i] === mix.keys[j] && (mix.writes[i]! || mix.writes[j]!)
+const conflicts = (mix: Mix, i: number, j: number): boolean =>
+  mix.keys[i] === mix.keys[j] && (mix.writes[i]! || mix.writes[j]!)
 
 const lowerBound = (mix: Mix): number => {
   let longest = 0
@@ -134,4 +145,3 @@ export const makespan = async (mixes: number, tail: number): Promise<Makespan> =
     medianWaves: toWaves[Math.floor(mixes / 2)]!
   }
 }
-

@@ -1,7 +1,7 @@
 import { describe, it } from "@effect/vitest"
 import * as fs from "node:fs"
 import * as path from "node:path"
-import { buildAndPack, checkEntries, checkPrograms, checkShape, checkPackedTypes, install } from "./checks/package.ts"
+import { buildAndPack, checkEntries, checkPackedTypes, checkPrograms, checkShape, install } from "./checks/package.ts"
 import { assertClean, inFolder, root } from "./checks/report.ts"
 import { entriesOf } from "./checks/size.ts"
 

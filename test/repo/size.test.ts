@@ -11,13 +11,13 @@ const budgets = {
   Siblings: 3_500,
   ToolCall: 600,
   ToolPolicy: 2_500,
-  Turn: 25_000,
+  Turn: 28_000,
   TurnContext: 500,
   TurnError: 1_200,
   TurnEvent: 200,
   TurnJournal: 1_500,
   TurnPlan: 6_000,
-  "testing/index": 36_000,
+  "testing/index": 40_000,
   "wire/index": 7_000
 }
 

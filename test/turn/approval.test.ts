@@ -370,8 +370,7 @@ describe("R12: a question whether approval is needed, where the answer takes tim
       const kit = Toolkit.make(Ask(answer), Look)
       const starts: Array<string> = []
       const note = ({ id }: { readonly id: string }) =>
-        Effect.flatMap(Clock.currentTimeMillis, (now) =>
-          Effect.as(Effect.sleep(10), starts.push(`${id} at ${now}`)))
+        Effect.flatMap(Clock.currentTimeMillis, (now) => Effect.as(Effect.sleep(10), starts.push(`${id} at ${now}`)))
       const outcomes = yield* drive(
         Turn.run(kit, calls, options).pipe(
           Effect.provide(Layer.merge(kit.toLayer({ ask: note, look: note }), Turn.layer()))

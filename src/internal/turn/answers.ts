@@ -43,7 +43,8 @@ const safe = (asked: Asked, policy: ToolPolicy.ToolPolicy): boolean =>
   policy.access === "read" || (policy.forward !== undefined && asked.keyIsOfArguments)
 
 const onlyReads = "it only reads, so nothing was changed"
-const unknownButKeyed = "whether it took effect is unknown; calling it again with the same arguments is safe, for it carries a key"
+const unknownButKeyed =
+  "whether it took effect is unknown; calling it again with the same arguments is safe, for it carries a key"
 const unknown = "whether it took effect is unknown; find out before you call it again, it could be done twice"
 const afterRead = ` while it was running; ${onlyReads}`
 const afterForward = ` while it was running; ${unknownButKeyed}`
@@ -118,7 +119,15 @@ const saying = (code: Outcome.CancelCode, tail: string): string => {
 
 export const cancelledBeforeStart = (asked: Asked, stop: StopReason): Any =>
   withReason(
-    base(asked, "cancelled", stop.code, false, "none", true, saying(stop.code, " before it was started: nothing was done")),
+    base(
+      asked,
+      "cancelled",
+      stop.code,
+      false,
+      "none",
+      true,
+      saying(stop.code, " before it was started: nothing was done")
+    ),
     stop.reason
   )
 
@@ -146,7 +155,15 @@ export interface Expired {
 
 export const timedOut = (asked: Asked, limit: Expired, policy: ToolPolicy.ToolPolicy): Any => {
   const outcome = limit.clock === "waitTimeout"
-    ? base(asked, "timeout", "queue", false, "none", true, `it waited ${limit.millis} ms for its start, its limit: nothing was done`)
+    ? base(
+      asked,
+      "timeout",
+      "queue",
+      false,
+      "none",
+      true,
+      `it waited ${limit.millis} ms for its start, its limit: nothing was done`
+    )
     : base(
       asked,
       "timeout",
@@ -154,7 +171,9 @@ export const timedOut = (asked: Asked, limit: Expired, policy: ToolPolicy.ToolPo
       true,
       policy.access === "read" ? "none" : "unknown",
       safe(asked, policy),
-      `it ${limit.clock === "timeout" ? "ran" : "was silent"} for ${limit.millis} ms, its limit; ${unknownEffect(policy, safe(asked, policy))}`
+      `it ${limit.clock === "timeout" ? "ran" : "was silent"} for ${limit.millis} ms, its limit; ${
+        unknownEffect(policy, safe(asked, policy))
+      }`
     )
   return { ...outcome, limit } as Any
 }
@@ -253,7 +272,9 @@ const failed = (asked: Asked, tool: ToolEntry, failure: unknown): Any => {
   let encoded: unknown
   try {
     const attempt = tool.encodeFailure(failure)
-    if (Exit.isExit(attempt) && Exit.isSuccess(attempt) && unencodable(attempt.value) === undefined) encoded = attempt.value
+    if (Exit.isExit(attempt) && Exit.isSuccess(attempt) && unencodable(attempt.value) === undefined) {
+      encoded = attempt.value
+    }
   } catch {
     // The words are enough: a failure that cannot be encoded is still the call's failure.
   }

@@ -56,7 +56,9 @@ export class Taken implements TurnPlan.Entry {
 
   /** By what a re-delivery is recognised: the arguments, or the raw text where they could not be read. */
   get content(): string | undefined {
-    return this.encoded === undefined ? contentOf(this.call.arguments) : canonical(this.encoded) ?? contentOf(this.call.arguments)
+    return this.encoded === undefined
+      ? contentOf(this.call.arguments)
+      : canonical(this.encoded) ?? contentOf(this.call.arguments)
   }
 }
 
@@ -181,13 +183,19 @@ export class Intake {
     try {
       taken.tool = entryOf(given)
     } catch (error) {
-      taken.state = refused("defect", `the parameters of the tool "${taken.name}" cannot be checked: ${describe(error)}`)
+      taken.state = refused(
+        "defect",
+        `the parameters of the tool "${taken.name}" cannot be checked: ${describe(error)}`
+      )
       return
     }
     const parsed = parse(taken.call.arguments, this.options.limits)
     if (parsed._tag === "invalid") {
       const takes = wanted(taken.tool)
-      taken.state = refused("invalid_arguments", `tool "${taken.name}": ${parsed.message}${takes === "" ? "" : `; it takes ${takes}`}`)
+      taken.state = refused(
+        "invalid_arguments",
+        `tool "${taken.name}": ${parsed.message}${takes === "" ? "" : `; it takes ${takes}`}`
+      )
       return
     }
     const { tool } = taken
@@ -217,7 +225,10 @@ export class Intake {
     if (Exit.isFailure(exit)) {
       const reason = exit.cause.reasons[0]
       if (reason?._tag !== "Fail") {
-        taken.state = refused("defect", `decoding the arguments failed: ${describe(reason?._tag === "Die" ? reason.defect : undefined)}`)
+        taken.state = refused(
+          "defect",
+          `decoding the arguments failed: ${describe(reason?._tag === "Die" ? reason.defect : undefined)}`
+        )
         return
       }
       const { message, paths } = complaint(reason.error)
@@ -243,11 +254,17 @@ export class Intake {
       try {
         key = policy.forward(params, place)
       } catch (error) {
-        taken.state = refused("defect", `the idempotency key of the tool "${taken.name}" could not be computed: ${describe(error)}`)
+        taken.state = refused(
+          "defect",
+          `the idempotency key of the tool "${taken.name}" could not be computed: ${describe(error)}`
+        )
         return
       }
       if (typeof key !== "string" || key === "") {
-        taken.state = refused("defect", `the idempotency key of the tool "${taken.name}" must be a text, and is ${describe(key)}`)
+        taken.state = refused(
+          "defect",
+          `the idempotency key of the tool "${taken.name}" must be a text, and is ${describe(key)}`
+        )
         return
       }
       taken.idempotencyKey = key

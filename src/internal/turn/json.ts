@@ -14,7 +14,8 @@ export type Parsed =
 
 const invalid = (message: string): Parsed => ({ _tag: "invalid", message })
 
-const kindOf = (value: unknown): string => value === null ? "null" : Array.isArray(value) ? "a list" : `a ${typeof value}`
+const kindOf = (value: unknown): string =>
+  value === null ? "null" : Array.isArray(value) ? "a list" : `a ${typeof value}`
 
 /**
  * Reads arguments once: text or object in, one plain JSON object out. Blank text, and absent or null arguments, mean `{}`.
@@ -150,7 +151,9 @@ const unencodableIn = (
   parents.push(value)
   const entries: ReadonlyArray<string> | undefined = Array.isArray(value) ? undefined : Object.keys(value)
   if (entries !== undefined && !isPlain(value)) {
-    return at === "" ? `${article(value)}, which JSON cannot hold` : `an object with ${article(value)} at "${at}", which JSON cannot hold`
+    return at === ""
+      ? `${article(value)}, which JSON cannot hold`
+      : `an object with ${article(value)} at "${at}", which JSON cannot hold`
   }
   const length = entries === undefined ? (value as ReadonlyArray<unknown>).length : entries.length
   budget.left -= length

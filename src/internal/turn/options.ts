@@ -45,11 +45,11 @@ const isWhole = (value: unknown): boolean => Number.isSafeInteger(value) && (val
 const checkUnsafe = (given: Given): Checked => {
   const execution = given.execution ?? "parallel"
   if (execution !== "parallel" && execution !== "sequential" && !isWhole(execution)) {
-    throw invalidLimit("execution", "\"parallel\", \"sequential\", or a whole number from 1", execution)
+    throw invalidLimit("execution", '"parallel", "sequential", or a whole number from 1', execution)
   }
   const dedupe = given.dedupe ?? "all"
   if (dedupe !== "all" && dedupe !== "reads" && dedupe !== "off") {
-    throw invalidInput("the option `dedupe` of the turn", "\"all\", \"reads\" or \"off\"", dedupe)
+    throw invalidInput("the option `dedupe` of the turn", '"all", "reads" or "off"', dedupe)
   }
   const { grace } = given
   const both = typeof grace === "object" && grace !== null && ("reads" in grace || "writes" in grace)

@@ -65,7 +65,9 @@ const journalPatience = 5_000
 const written = <E>(what: string, step: () => Effect.Effect<void, E>): Effect.Effect<void> =>
   Effect.suspend(step).pipe(
     Effect.timeoutOption(journalPatience),
-    Effect.flatMap((done) => Option.isSome(done) ? Effect.void : Effect.logWarning(`the journal did not ${what} in time`)),
+    Effect.flatMap((done) =>
+      Option.isSome(done) ? Effect.void : Effect.logWarning(`the journal did not ${what} in time`)
+    ),
     Effect.catchCause((cause) => Effect.logWarning(`the journal could not ${what}`, cause))
   )
 
@@ -105,7 +107,9 @@ export class TurnState implements TurnPlan.Nested {
     if (parent === undefined) this.ancestors = undefined
     else {
       const ancestors = new Set<Run>()
-      for (let run: Run | undefined = parent; run !== undefined; run = run.turn.setting.around.parent) ancestors.add(run)
+      for (let run: Run | undefined = parent; run !== undefined; run = run.turn.setting.around.parent) {
+        ancestors.add(run)
+      }
       this.ancestors = ancestors
       ;(parent.nested ??= new Set()).add(this)
     }
@@ -156,11 +160,11 @@ export class TurnState implements TurnPlan.Nested {
   }
   private ofCall(run: Answers.Asked): TurnEvent.OfCall {
     return {
-    at: this.setting.around.clock.currentTimeMillisUnsafe(),
-    turn: this.identity().turn,
-    position: run.position,
-    id: run.id,
-    tool: run.name
+      at: this.setting.around.clock.currentTimeMillisUnsafe(),
+      turn: this.identity().turn,
+      position: run.position,
+      id: run.id,
+      tool: run.name
     }
   }
   /** Tells an event, once the step is done. */
@@ -202,8 +206,10 @@ export class TurnState implements TurnPlan.Nested {
     for (const call of plan.calls) this.takeOver(taken[call.position]!, call, runnerOf)
     // Places are taken in emission order, before anything is started.
     for (const run of this.runs) this.takePlace(run)
-    for (const run of this.runs) if (run.taken.asking !== undefined && run.phase === "waiting") this.ask(run, run.taken.asking)
-    if (this.rare !== undefined) for (const [position, { reason }] of this.rare.early) this.cancel(position, reason)
+    for (const run of this.runs) {
+      if (run.taken.asking !== undefined && run.phase === "waiting") this.ask(run, run.taken.asking)
+    }
+    if (this.rare !== undefined) { for (const [position, { reason }] of this.rare.early) this.cancel(position, reason) }
     this.touch()
   }
 
@@ -251,7 +257,12 @@ export class TurnState implements TurnPlan.Nested {
       }
       if (node.pending > 0) {
         run.waitedForKeys = true
-        return this.event((base) => ({ ...base(run), _tag: "CallQueued", for: "keys", backend: run.runner.entry.backendName }))
+        return this.event((base) => ({
+          ...base(run),
+          _tag: "CallQueued",
+          for: "keys",
+          backend: run.runner.entry.backendName
+        }))
       }
     }
     if (run.taken.asking === undefined) this.ready.push(run)
@@ -310,7 +321,7 @@ export class TurnState implements TurnPlan.Nested {
 
   private stopGroups(reason: Siblings.StopReason): void {
     this.group.stop(reason)
-    if (this.rare !== undefined) for (const group of this.rare.groups.values()) group.stop(reason)
+    if (this.rare !== undefined) { for (const group of this.rare.groups.values()) group.stop(reason) }
   }
 
   private joinTwin(taken: Taken, of: number): void {
@@ -356,12 +367,17 @@ export class TurnState implements TurnPlan.Nested {
     this.waitsTimed = true
     if (this.running === this.runs.length && this.setting.around.journal === undefined) return
     for (const run of this.runs) {
-      if (run.phase === "waiting" || run.starting) run.timer = this.setting.timers.set(run.policy.waitTimeout, waitIsOver, run)
+      if (run.phase === "waiting" || run.starting) {
+        run.timer = this.setting.timers.set(run.policy.waitTimeout, waitIsOver, run)
+      }
     }
   }
 
   private admit(run: Run): void {
-    if (run.phase !== "waiting" || run.state === "waiting" || run.asking !== undefined || (run.node !== undefined && run.node.pending > 0)) return
+    if (
+      run.phase !== "waiting" || run.state === "waiting" || run.asking !== undefined ||
+      (run.node !== undefined && run.node.pending > 0)
+    ) return
     if (this.setting.emit !== undefined) run.readyAt = this.setting.timers.now()
     const pool = run.policy.backend === undefined ? undefined : this.poolOf(run)
     if (pool === undefined && this.lines === undefined) return this.begin(run)
@@ -413,7 +429,11 @@ export class TurnState implements TurnPlan.Nested {
       if (Exit.isFailure(exit)) {
         return this.conclude(
           run,
-          Answers.refused(run, "store_unavailable", `it was not started, for the start could not be written down: ${causeText(exit.cause)}`)
+          Answers.refused(
+            run,
+            "store_unavailable",
+            `it was not started, for the start could not be written down: ${causeText(exit.cause)}`
+          )
         )
       }
       run.reserved = true
@@ -446,16 +466,18 @@ export class TurnState implements TurnPlan.Nested {
     run.progressAt = now
     // From here on a stop meets a call that has started, also one that comes from the handler's own first steps.
     run.phase = "running"
-    if (setting.emit !== undefined) this.event((base) => ({
-      ...base(run),
-      _tag: "CallStarted",
-      attempt: 1,
-      backend: run.runner.entry.backendName,
-      waited: {
-        keys: run.waitedForKeys ? run.readyAt - this.startedAt : 0,
-        permit: run.waitedForPermit ? now - run.readyAt : 0
-      }
-    }))
+    if (setting.emit !== undefined) {
+      this.event((base) => ({
+        ...base(run),
+        _tag: "CallStarted",
+        attempt: 1,
+        backend: run.runner.entry.backendName,
+        waited: {
+          keys: run.waitedForKeys ? run.readyAt - this.startedAt : 0,
+          permit: run.waitedForPermit ? now - run.readyAt : 0
+        }
+      }))
+    }
     let effect: Effect.Effect<unknown, unknown, any>
     try {
       effect = runner.invoke(
@@ -471,7 +493,9 @@ export class TurnState implements TurnPlan.Nested {
     // What is over already costs no fiber.
     if (Exit.isExit(effect)) return run.group.settle(run, effect as Exit.Exit<unknown, unknown>)
     let context = Context.add(runner.context, TurnContext.CurrentCall, new CallView(run))
-    if (run.permit !== undefined && policy.backend !== undefined) context = Context.add(context, Backend.Held, run.permit)
+    if (run.permit !== undefined && policy.backend !== undefined) {
+      context = Context.add(context, Backend.Held, run.permit)
+    }
     run.group.run(run, effect, context)
     // A handler that has ended already needs no clocks.
     if (run.phase !== "running" || run.concluding || run.timer !== undefined) return
@@ -512,7 +536,11 @@ export class TurnState implements TurnPlan.Nested {
       if (Exit.isFailure(exit)) return this.decide(run, exit, undefined)
       if (runner.handled) {
         const { encodedResult, problem, result } = exit.value as Handled
-        return this.decide(run, Exit.succeed(result), problem === undefined ? Exit.succeed(encodedResult) : Exit.die(problem))
+        return this.decide(
+          run,
+          Exit.succeed(result),
+          problem === undefined ? Exit.succeed(encodedResult) : Exit.die(problem)
+        )
       }
       let encoded: Effect.Effect<unknown, unknown, any>
       try {
@@ -543,7 +571,9 @@ export class TurnState implements TurnPlan.Nested {
       return this.ended(run, reported)
     }
     if (told && (policy.access === "read" || (Exit.isFailure(exit) && isInterrupted(exit.cause)))) {
-      outcome = expired !== undefined ? Answers.timedOut(run, expired, policy) : Answers.cancelled(run, stopReason, policy)
+      outcome = expired !== undefined
+        ? Answers.timedOut(run, expired, policy)
+        : Answers.cancelled(run, stopReason, policy)
     } else if (Exit.isFailure(exit)) outcome = Answers.failedWith(run, tool, exit.cause)
     else outcome = Answers.succeeded(run, tool, exit.value, encoded!)
     if (run.givenUp) return this.settledLate(run, outcome)
@@ -600,7 +630,9 @@ export class TurnState implements TurnPlan.Nested {
     this.slots[position] = outcome
     this.open--
     if (this.open === 0) this.touch()
-    if (this.setting.emit !== undefined) this.event((base) => ({ ...base(outcome as unknown as Answers.Asked), _tag: "CallEnded", outcome }))
+    if (this.setting.emit !== undefined) {
+      this.event((base) => ({ ...base(outcome as unknown as Answers.Asked), _tag: "CallEnded", outcome }))
+    }
   }
 
   /** The work has really ended: keys and permit go back. */
@@ -674,7 +706,7 @@ export class TurnState implements TurnPlan.Nested {
     this.step(() => {
       this.stopped = reason
       this.emit({ ...this.base(), _tag: "TurnStopped", code: reason.code, reason: reason.reason })
-      if (!this.planned && this.rare !== undefined) for (const fiber of this.rare.helpers) fiber.interruptUnsafe()
+      if (!this.planned && this.rare !== undefined) { for (const fiber of this.rare.helpers) fiber.interruptUnsafe() }
       this.stopGroups(reason)
       this.touch()
     })
@@ -763,8 +795,11 @@ export class TurnState implements TurnPlan.Nested {
   /** Stops the turn when an effect of the caller's succeeds; the effect is ended with the turn. */
   stopWhen(effect: Effect.Effect<string | void, never, any>): void {
     this.helper(effect, (exit) => {
-      if (Exit.isSuccess(exit)) this.stop({ code: "by_caller", reason: exit.value === undefined ? undefined : String(exit.value) })
-      else if (!isInterrupted(exit.cause)) this.stop({ code: "by_caller", reason: `cancelOn broke: ${causeText(exit.cause)}` })
+      if (Exit.isSuccess(exit)) {
+        this.stop({ code: "by_caller", reason: exit.value === undefined ? undefined : String(exit.value) })
+      } else if (!isInterrupted(exit.cause)) {
+        this.stop({ code: "by_caller", reason: `cancelOn broke: ${causeText(exit.cause)}` })
+      }
     })
     for (const fiber of this.some.helpers) this.some.endless.add(fiber)
   }
@@ -797,7 +832,7 @@ export class TurnState implements TurnPlan.Nested {
       const beside = around.parent?.nested
       beside?.delete(this)
       // What stands beside it in the same handler may wait for itself now.
-      if (beside !== undefined) for (const turn of beside) turn.touch()
+      if (beside !== undefined) { for (const turn of beside) turn.touch() }
       runtime.tidy(around.tenant)
       runtime.later(() => this.onClosed?.(this.slots as ReadonlyArray<AnyOutcome>))
     })

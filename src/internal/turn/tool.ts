@@ -63,7 +63,9 @@ export const entryOf = (tool: Tool.Any): ToolEntry => {
 
 const compile = (tool: Tool.Any): ToolEntry => {
   const policy = ToolPolicy.get(tool)
-  const raw = AiTool.isDynamic(tool) ? (tool as Tool.AnyDynamic).jsonSchema as JsonSchema.JsonSchema | undefined : undefined
+  const raw = AiTool.isDynamic(tool)
+    ? (tool as Tool.AnyDynamic).jsonSchema as JsonSchema.JsonSchema | undefined
+    : undefined
   const parameters: Schema.Top = raw === undefined ? tool.parametersSchema : schemaOf(raw)
   const decode = safe(
     SchemaParser.decodeUnknownEffect(parameters, {
@@ -150,11 +152,15 @@ const typeOf = (schema: unknown): string => {
 }
 
 /** The words of a schema's complaint, and the places it complains about. */
-export const complaint = (issue: unknown): { readonly message: string; readonly paths: ReadonlyArray<ReadonlyArray<PropertyKey>> } => {
+export const complaint = (
+  issue: unknown
+): { readonly message: string; readonly paths: ReadonlyArray<ReadonlyArray<PropertyKey>> } => {
   try {
     const { issues } = SchemaIssue.makeFormatterStandardSchemaV1()(issue as SchemaIssue.Issue)
     const paths = issues.map((one) => (one.path ?? []).map((step) => typeof step === "object" ? step.key : step))
-    const lines = issues.map((one, i) => paths[i]!.length === 0 ? one.message : `${paths[i]!.map(String).join(".")}: ${one.message}`)
+    const lines = issues.map((one, i) =>
+      paths[i]!.length === 0 ? one.message : `${paths[i]!.map(String).join(".")}: ${one.message}`
+    )
     return { message: lines.join("; "), paths }
   } catch (error) {
     return { message: String(error), paths: [] }
@@ -193,7 +199,9 @@ export const runnerOf = (
     return { missing: `the layer of the backend "${backend.key}"` }
   }
   if (isWithHandler(toolkit)) return { entry, context, invoke: throughHandle(toolkit, entry), handled: true }
-  const handler = Option.getOrUndefined(Context.getOption(context as Context.Context<any>, Context.Service<any, any>(entry.tool.id)))
+  const handler = Option.getOrUndefined(
+    Context.getOption(context as Context.Context<any>, Context.Service<any, any>(entry.tool.id))
+  )
   if (handler === undefined) return { missing: `the handler "${entry.tool.id}"` }
   return {
     entry,
@@ -249,7 +257,8 @@ const lastOf = (results: Stream.Stream<Tool.HandlerResult<any>, unknown>, entry:
 
 /** The words of `Toolkit.handle` for a success that its tool's schema refuses: the handler has succeeded all the same. */
 const encodingProblem = (error: unknown): string | undefined => {
-  const reason = (error as { readonly reason?: { readonly _tag?: unknown; readonly description?: unknown } } | null)?.reason
+  const reason = (error as { readonly reason?: { readonly _tag?: unknown; readonly description?: unknown } } | null)
+    ?.reason
   return reason?._tag === "ToolResultEncodingError" || reason?._tag === "InvalidToolResultError"
     ? String(reason.description)
     : undefined

@@ -259,7 +259,7 @@ export class Claims {
           link(node, next, key)
           nested.withdraw(next.owner)
         }
-        if (next.deps !== undefined) for (const dep of next.deps) if (dep !== node) stack.push(dep)
+        if (next.deps !== undefined) { for (const dep of next.deps) if (dep !== node) stack.push(dep) }
       }
     }
     const wait = (group: Group | undefined) => {
@@ -360,7 +360,12 @@ const leave = (node: Node): void => {
       // Nothing lives here or below: the place is forgotten, the root is as new.
       if (place.parent !== undefined) place.parent.children?.delete(place.segment)
       else {
-        place.children = place.ownReads = place.ownWrites = place.belowReads = place.belowWrites = undefined
+        place.children =
+          place.ownReads =
+          place.ownWrites =
+          place.belowReads =
+          place.belowWrites =
+            undefined
         place.barrier = place.lastWrite = place.lastWriteBelow = -1
       }
     }
@@ -385,7 +390,7 @@ const waitsOf = (node: Node): ReadonlyArray<Node> => {
     if (next.passed || seen.has(next)) continue
     seen.add(next)
     if (next.owner !== undefined) found.push(next)
-    else if (next.deps !== undefined) for (const dep of next.deps) stack.push(dep)
+    else if (next.deps !== undefined) { for (const dep of next.deps) stack.push(dep) }
   }
   return found
 }

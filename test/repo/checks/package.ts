@@ -95,7 +95,8 @@ export const checkEntries = async (
 export const checkPackedTypes = async (app: string, entries: ReadonlyArray<string>): Promise<Report> => {
   fs.writeFileSync(
     path.join(app, "types.ts"),
-    entries.map((entry, i) => `import * as m${i} from ${JSON.stringify(entry)}\nexport type T${i} = typeof m${i}\n`).join("")
+    entries.map((entry, i) => `import * as m${i} from ${JSON.stringify(entry)}\nexport type T${i} = typeof m${i}\n`)
+      .join("")
   )
   fs.writeFileSync(
     path.join(app, "tsconfig.json"),
