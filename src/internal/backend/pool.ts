@@ -11,7 +11,7 @@
  */
 
 /** A first-in-first-out list that forgets its served front in constant time. */
-export class Fifo<A> {
+class Fifo<A> {
   private items: Array<A> = []
   private head = 0
 
