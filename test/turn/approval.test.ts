@@ -1,15 +1,30 @@
 /** Calls that wait for a human, and calls that wait for those. */
 import { assert, describe, it } from "@effect/vitest"
-import { type Outcome, ToolCall, ToolPolicy, Turn } from "effect-turn"
+import { type Outcome, Siblings, ToolCall, ToolPolicy, Turn } from "effect-turn"
 import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
+import * as Arbitrary from "effect/Arbitrary"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import { pipe } from "effect/Function"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
 import * as TestClock from "effect/testing/TestClock"
-import { call, drive, ended, fork, lab, run, runWith, toolkit, words } from "../utils/kit.ts"
+import { conflict, pick, runs } from "../utils/gen.ts"
+import {
+  call,
+  drive,
+  ended,
+  fork,
+  lab,
+  type Name,
+  type Ran,
+  run,
+  runWith,
+  toolkit,
+  tools,
+  words
+} from "../utils/kit.ts"
 
 const asking = (needsApproval: (params: any, context: any) => any) =>
   pipe(
@@ -152,6 +167,95 @@ describe("R10: a call that needs approval", () => {
       )
       assert.deepStrictEqual(words(outcomes), ["pending_approval"])
       assert.deepStrictEqual(book.events.map((event) => event._tag), ["TurnStarted", "CallEnded", "TurnEnded"])
+    }))
+})
+
+describe("R10: questions that take time", () => {
+  const someCall = Arbitrary.all({
+    name: pick<Name>("read", "write", "ask", "ask", "pay", "look", "bare", "fetch"),
+    k: Arbitrary.array(pick<string>("a", "b", "c"), { maxLength: 2 }),
+    n: pick(5, -5, 15, -15, 25, -25),
+    ms: pick(0, 10, 20)
+  })
+
+  it.effect.prop(
+    "the plan is what the turn then does, however long they take, and conflicting calls keep their order",
+    { calls: Arbitrary.array(someCall, { minLength: 1, maxLength: 8 }), sequential: pick(false, false, true) },
+    ({ calls, sequential }) =>
+      Effect.gen(function*() {
+        const { book, layer } = lab()
+        calls.forEach(({ ms }, i) => book.script.set(`c${i}`, { ms }))
+        const made = calls.map(({ k, n, name }, i) => call(name, `c${i}`, k, name === "ask" ? { n } : {}))
+        const options: Turn.Options = { execution: sequential ? "sequential" : "parallel" }
+        const [plan, outcomes] = yield* drive(
+          Effect.all([Turn.plan(toolkit, made, options), run(made, options)]).pipe(Effect.provide(layer))
+        )
+        const said: Record<string, string> = {
+          run: "ok",
+          held: "pending_approval",
+          deferred: "deferred/waits_for_approval"
+        }
+        assert.deepStrictEqual(words(outcomes), plan.calls.map((one) => said[one.verdict]!))
+        const ran = book.runs.toSorted((a, b) => a.position - b.position)
+        ran.forEach((later, i) => {
+          for (const earlier of ran.slice(0, i)) {
+            const reach = (one: Ran) => ({ write: ToolPolicy.get(tools[one.tool]).access === "write", keys: one.keys })
+            if (sequential || conflict(reach(earlier), reach(later))) assert.isBelow(earlier.ended!, later.began)
+          }
+        })
+      }),
+    runs(300)
+  )
+
+  it.effect("a call that conflicts with a held one and is held itself stays held; else it is deferred", () =>
+    Effect.gen(function*() {
+      const { book, layer } = lab()
+      const outcomes = yield* drive(
+        run([
+          call("pay", "p", ["p"]),
+          call("ask", "held behind", ["p"], { n: -10 }),
+          call("ask", "deferred behind", ["p"], { n: 10 }),
+          call("ask", "first", ["k"], { n: -20 }),
+          call("ask", "asked longer", ["k"], { n: -30 }),
+          call("ask", "not held", ["k"], { n: 40 }),
+          call("read", "last", ["k"])
+        ]).pipe(Effect.provide(layer))
+      )
+      assert.deepStrictEqual(words(outcomes), [
+        "pending_approval",
+        "pending_approval",
+        "deferred/waits_for_approval",
+        "pending_approval",
+        "pending_approval",
+        "deferred/waits_for_approval",
+        "deferred/waits_for_approval"
+      ])
+      assert.deepStrictEqual(book.runs, [])
+    }))
+
+  it.effect("a stop, a deadline and a sibling's failure end the question", () =>
+    Effect.gen(function*() {
+      const { book, layer } = lab({ script: { bad: { ms: 5, end: "fail" } } })
+      const calls = [call("ask", "a", ["k"], { n: -1000 }), call("read", "bad"), call("read", "b", ["k"])]
+      const fast = yield* drive(
+        run(calls, { siblings: Siblings.failFast, onEvent: book.note }).pipe(Effect.provide(layer))
+      )
+      assert.deepStrictEqual(words(fast), ["cancelled/by_sibling", "error/failed", "cancelled/by_sibling"])
+      assert.strictEqual(book.tagsOf("TurnEnded")[0]!.at, 5)
+      const late = yield* drive(run(calls, { deadline: 50 }).pipe(Effect.provide(layer)))
+      assert.deepStrictEqual(words(late), ["cancelled/by_deadline", "error/failed", "cancelled/by_deadline"])
+    }))
+
+  it.effect("waiting for the answer is waiting: the running limit begins with the start", () =>
+    Effect.gen(function*() {
+      const { book, layer } = lab({ script: { a: { ms: 9_000 } } })
+      const outcomes = yield* drive(
+        run([call("ask", "a", ["k"], { n: 20_000 }), call("ask", "b", ["l"], { n: 70_000 })]).pipe(
+          Effect.provide(layer)
+        )
+      )
+      assert.deepStrictEqual(words(outcomes), ["ok", "timeout/queue"])
+      assert.deepStrictEqual(book.span("a"), [20_000, 29_000])
     }))
 })
 

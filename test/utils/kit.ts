@@ -55,6 +55,16 @@ export const tools = {
   pay: pipe(
     Tool.make("pay", { parameters: Params, success: Schema.Unknown, failure: Schema.String, needsApproval: true }),
     ToolPolicy.write(keyed)
+  ),
+  /** A write of the keys `k` that asks whether it waits for a human, for |n| ms; below 0 the answer is yes. */
+  ask: pipe(
+    Tool.make("ask", {
+      parameters: Params,
+      success: Schema.Unknown,
+      failure: Schema.String,
+      needsApproval: ({ n }) => n === undefined ? false : Effect.as(Effect.sleep(Math.abs(n)), n < 0)
+    }),
+    ToolPolicy.write(keyed)
   )
 }
 
@@ -70,7 +80,8 @@ export const toolkit = Toolkit.make(
   tools.post,
   tools.find,
   tools.save,
-  tools.pay
+  tools.pay,
+  tools.ask
 )
 
 /** What a scripted handler does. The default is to succeed after 10 ms with its tag. */

@@ -59,6 +59,8 @@ export class Run extends Siblings.Member<AnyOutcome> implements Backend.Entry, A
   starting = false
   /** It is still being found out whether it needs approval; then it is not ready, whatever else is. */
   asking: Fiber.Fiber<unknown, unknown> | undefined = undefined
+  /** It conflicts with an earlier call that is held: it is deferred, unless it is held itself. */
+  behindHeld = false
   reserved = false
   concluding = false
   givenUp = false

@@ -216,12 +216,8 @@ export class TurnState implements TurnPlan.Nested {
   /** One call as the plan has decided it: it gets a run, is held, or has its answer. */
   private takeOver(one: Taken, call: TurnPlan.PlannedCall, runnerOf: (taken: Taken) => Runner): void {
     switch (call.verdict) {
-      case "run": {
-        const run = new Run(this.groupOf(one), this, one, runnerOf(one), call.height)
-        this.runs.push(run)
-        this.bySlot[one.position] = run
-        return
-      }
+      case "run":
+        return this.addRun(one, call, runnerOf)
       case "held":
         this.some.held.push(one)
         this.open--
@@ -229,12 +225,21 @@ export class TurnState implements TurnPlan.Nested {
       case "provider_executed":
         return this.fill(one.position, Answers.providerExecuted(one))
       case "deferred":
+        // One that may be held itself is asked about first, as if its answer had been known.
+        if (one.asking !== undefined) return this.addRun(one, call, runnerOf)
         return this.fill(one.position, Answers.deferred(one, call.code as "placeholder", call.message ?? ""))
       case "refused":
         return this.fill(one.position, Answers.refused(one, call.code as Outcome.ErrorCode, call.message ?? ""))
       case "duplicate":
         return this.joinTwin(one, call.duplicateOf!)
     }
+  }
+
+  private addRun(one: Taken, call: TurnPlan.PlannedCall, runnerOf: (taken: Taken) => Runner): void {
+    const run = new Run(this.groupOf(one), this, one, runnerOf(one), call.height)
+    run.behindHeld = call.verdict === "deferred"
+    this.runs.push(run)
+    this.bySlot[one.position] = run
   }
 
   /** Takes a run's place in the order of its tenant's keys; without a conflict it is ready at once. */
@@ -276,6 +281,7 @@ export class TurnState implements TurnPlan.Nested {
       run.asking = undefined
       if (run.phase !== "waiting" || run.concluding) return
       if (!Exit.isSuccess(exit) || exit.value !== false) this.hold(run)
+      else if (run.behindHeld) this.defer(run)
       else if (run.node === undefined || run.node.pending === 0) run.becomesReady()
     })
     if (!answered) run.asking = fiber
@@ -299,14 +305,20 @@ export class TurnState implements TurnPlan.Nested {
     for (const later of this.runs) {
       if (later.phase !== "waiting" || later.position <= run.position) continue
       if (run.node === undefined || later.node === undefined || !TurnPlan.conflict(run.node, later.node)) continue
-      const message = "touches what an earlier call that waits for approval touches"
-      this.conclude(later, Answers.deferred(later, "waits_for_approval", message))
+      if (later.asking === undefined) this.defer(later)
+      else later.behindHeld = true
     }
     if (run.timer !== undefined) run.timer.off = true
     this.release(run)
     run.group.ended(run, Siblings.neutral)
     this.touch()
   }
+
+  private defer(run: Run): void {
+    const message = "touches what an earlier call that waits for approval touches"
+    this.conclude(run, Answers.deferred(run, "waits_for_approval", message))
+  }
+
   /** The last call that took a place, where the turn runs one after another. */
   private previous: TurnPlan.Node | undefined = undefined
 
