@@ -208,6 +208,28 @@ describe("R14: two that wait for each other are found", () => {
       assert.deepStrictEqual(results.flat().sort(), ["error/deadlock", "ok", "ok", "ok"])
     }))
 
+  it.effect("by a key and a permit that a plain effect inside the handler holds", () =>
+    Effect.gen(function*() {
+      const { book, layer } = lab({ api: { concurrency: 1 } })
+      book.script.set("a", {
+        run: Api.withPermit(Effect.andThen(Effect.sleep(10), Effect.map(run([call("write", "wants-b", ["b"])]), words)))
+          .pipe(Effect.orDie)
+      })
+      book.script.set("b", {
+        run: Effect.andThen(Effect.sleep(10), Effect.map(run([call("fetch", "wants-permit")]), words)).pipe(
+          Effect.orDie
+        )
+      })
+      const outcomes = yield* drive(
+        run([call("write", "a", ["a"]), call("write", "b", ["b"])]).pipe(Effect.provide(layer)),
+        100
+      )
+      assert.deepStrictEqual(
+        outcomes.flatMap((one) => (one as any).result as ReadonlyArray<string>).toSorted(),
+        ["error/deadlock", "ok"]
+      )
+    }))
+
   it.effect("the answer says that nothing was started, and may not be tried again as it is", () =>
     Effect.gen(function*() {
       const { book, layer } = lab()

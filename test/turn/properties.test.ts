@@ -20,7 +20,9 @@ const someDoes = Arbitrary.all({
 })
 
 const someCall = Arbitrary.all({
-  name: pick<Name>("read", "write", "put", "look", "bare", "fetch", "post", "find", "save", "pay"),
+  name: pick<Name>("read", "write", "put", "look", "bare", "fetch", "post", "find", "save", "pay", "ask"),
+  /** How long the question takes whether it needs approval; below 0 it does. */
+  n: pick(5, 5, 15, -5, -15),
   k: Arbitrary.flatMap(
     pick(true, false),
     (few) => few ? Arbitrary.array(pick<string>("a", "b"), { maxLength: 2 }) : keys
@@ -43,7 +45,7 @@ const callOf = (one: SomeCall, i: number, turn: string): ToolCall.ToolCall => {
     case "placeholder":
       return ToolCall.make(id, one.name, { tag: "<pending>" })
     default:
-      return call(one.name, tag, one.args === "shared" ? ["s"] : one.k, { id })
+      return call(one.name, tag, one.args === "shared" ? ["s"] : one.k, one.name === "ask" ? { id, n: one.n } : { id })
   }
 }
 

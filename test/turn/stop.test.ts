@@ -4,6 +4,7 @@ import { type Outcome, ToolCall, ToolPolicy, Turn, type TurnEvent } from "effect
 import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
 import * as Context from "effect/Context"
+import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
@@ -385,6 +386,57 @@ describe("R19: who stopped it, and the first reason stands", () => {
     }))
 })
 
+describe("a stop from inside", () => {
+  it.effect("of a listener: nothing more starts, and the step that was told of is whole", () =>
+    Effect.gen(function*() {
+      const { book, layer } = lab({ api: { concurrency: 2 }, script: { a: { ms: 20 } } })
+      const stop = yield* Deferred.make<string>()
+      const outcomes = yield* drive(
+        run(["a", "b", "c", "d"].map((tag) => call("fetch", tag)), {
+          cancelOn: Deferred.await(stop),
+          onEvent: (event) => {
+            book.note(event)
+            if (event._tag === "CallEnded" && event.id === "b") Deferred.doneUnsafe(stop, Exit.succeed("listener"))
+          }
+        }).pipe(Effect.provide(layer))
+      )
+      assert.deepStrictEqual(words(outcomes).slice(0, 2), ["cancelled/by_caller", "ok"])
+      assert.deepStrictEqual(words(outcomes).slice(3), ["cancelled/by_caller"])
+      assert.strictEqual(book.count("d"), 0)
+      assert.strictEqual(book.tagsOf("CallEnded").length, 4)
+    }))
+
+  it.effect("of a handler, before it has waited for anything: a read is stopped, a write is told truly", () =>
+    Effect.gen(function*() {
+      for (const name of ["read", "write"] as const) {
+        const { book, layer } = lab()
+        const gate = yield* Deferred.make<string>()
+        let stop: Effect.Effect<unknown> = Effect.void
+        book.script.set("first", { run: Deferred.await(gate) })
+        book.script.set("a", {
+          run: Effect.suspend(() => {
+            Effect.runFork(stop)
+            return Effect.as(Effect.sleep(10), "done")
+          })
+        })
+        yield* Effect.gen(function*() {
+          const calls = [call("write", "first", ["k"]), call(name, "a", ["k"]), call("read", "later", ["k"])]
+          const handle = yield* Turn.start(toolkit, calls, { execution: "sequential" })
+          stop = handle.cancel("itself")
+          yield* Deferred.succeed(gate, "open")
+          yield* TestClock.adjust(100)
+          const outcomes = yield* ended(yield* fork(handle.await))
+          assert.deepStrictEqual(words(outcomes), [
+            "ok",
+            name === "read" ? "cancelled/by_caller" : "ok",
+            "cancelled/by_caller"
+          ])
+          assert.deepStrictEqual(outcomes.map((one) => one.started), [true, true, false])
+        }).pipe(Effect.scoped, Effect.provide(layer))
+      }
+    }))
+})
+
 describe("R20: the grace", () => {
   it.effect("five seconds for reads, without end for writes", () =>
     Effect.gen(function*() {
@@ -654,6 +706,26 @@ describe("R36: shutdown", () => {
       yield* TestClock.adjust(1)
       yield* ended(closing)
       assert.deepStrictEqual(words(yield* ended(fiber)), ["ok", "ok"])
+    }))
+
+  it.effect("a turn inside a call that is awaited belongs to that call: it is taken in, and ends with it", () =>
+    Effect.gen(function*() {
+      for (const shutdown of ["await", "stop"] as const) {
+        const { book, close, context } = yield* build({ shutdown }, {})
+        book.script.set("outer", {
+          run: Effect.andThen(Effect.sleep(50), run([call("write", "inner", ["k"])])).pipe(
+            Effect.map(words),
+            Effect.orDie
+          )
+        })
+        const fiber = yield* fork(Effect.provide(run([call("write", "outer", ["k"])]), context))
+        yield* TestClock.adjust(10)
+        const closing = yield* fork(close)
+        yield* TestClock.adjust(100)
+        yield* ended(closing)
+        const [outcome] = yield* ended(fiber)
+        assert.deepStrictEqual([outcome!.status, (outcome as any).result], ["ok", ["ok"]], shutdown)
+      }
     }))
 
   it.effect("what was given up before is awaited for its own grace, and then named", () =>
