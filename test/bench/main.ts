@@ -21,6 +21,46 @@ const row = (what: string, ours: string, ratio: number, of: string, target: numb
 
 const us = (value: number) => `${value.toFixed(value < 10 ? 2 : 0)} µs`
 
+// Parked calls -------------------------------------------------------------------------------------------------------------
+const gc = (globalThis as { gc?: () => void }).gc
+if (gc === undefined) throw new Error("run with --expose-gc")
+{
+  const n = 10_000
+  const fork = Effect.runForkWith(context)
+  const bytes: Record<string, Array<number>> = {}
+  const stops: Record<string, Array<number>> = {}
+  const contenders = { bare, "by hand": byHand, turn }
+  for (let round = -2; round < rounds(11); round++) {
+    for (const [name, run] of Object.entries(contenders)) {
+      const calls = callsOf("parked", n)
+      gc()
+      const before = process.memoryUsage().heapUsed
+      const fiber = fork(run(calls) as Effect.Effect<unknown>)
+      await new Promise((resolve) => setTimeout(resolve, 20))
+      gc()
+      const after = process.memoryUsage().heapUsed
+      const start = performance.now()
+      await Effect.runPromise(Fiber.interrupt(fiber))
+      const took = performance.now() - start
+      if (round < 0) continue
+      ;(bytes[name] ??= []).push((after - before) / n)
+      ;(stops[name] ??= []).push(took)
+    }
+  }
+  const size = (name: string) => median(bytes[name]!) / 1000
+  row("retained per parked call", `${size("turn").toFixed(2)} kB`, size("turn"), "kB", 2)
+  rows.push([
+    "  … against",
+    "",
+    (size("turn") / size("by hand")).toFixed(2),
+    `by hand (${size("by hand").toFixed(2)} kB)`,
+    "",
+    ""
+  ])
+  const stop = (name: string) => median(stops[name]!)
+  row("stop of 10000 parked reads", `${stop("turn").toFixed(1)} ms`, stop("turn") / stop("bare"), "bare forEach", 1.5)
+}
+
 // Cost per call ------------------------------------------------------------------------------------------------------------
 for (const name of ["async", "noop"] as ReadonlyArray<Name>) {
   for (const n of [1, 10, 100, 1000, 10_000]) {
@@ -93,46 +133,6 @@ const four = Semaphore.makeUnsafe(4)
     "",
     ""
   ])
-}
-
-// Parked calls -------------------------------------------------------------------------------------------------------------
-const gc = (globalThis as { gc?: () => void }).gc
-if (gc === undefined) throw new Error("run with --expose-gc")
-{
-  const n = 10_000
-  const fork = Effect.runForkWith(context)
-  const bytes: Record<string, Array<number>> = {}
-  const stops: Record<string, Array<number>> = {}
-  const contenders = { bare, "by hand": byHand, turn }
-  for (let round = -2; round < rounds(11); round++) {
-    for (const [name, run] of Object.entries(contenders)) {
-      const calls = callsOf("parked", n)
-      gc()
-      const before = process.memoryUsage().heapUsed
-      const fiber = fork(run(calls) as Effect.Effect<unknown>)
-      await new Promise((resolve) => setTimeout(resolve, 20))
-      gc()
-      const after = process.memoryUsage().heapUsed
-      const start = performance.now()
-      await Effect.runPromise(Fiber.interrupt(fiber))
-      const took = performance.now() - start
-      if (round < 0) continue
-      ;(bytes[name] ??= []).push((after - before) / n)
-      ;(stops[name] ??= []).push(took)
-    }
-  }
-  const size = (name: string) => median(bytes[name]!) / 1000
-  row("retained per parked call", `${size("turn").toFixed(2)} kB`, size("turn"), "kB", 2)
-  rows.push([
-    "  … against",
-    "",
-    (size("turn") / size("by hand")).toFixed(2),
-    `by hand (${size("by hand").toFixed(2)} kB)`,
-    "",
-    ""
-  ])
-  const stop = (name: string) => median(stops[name]!)
-  row("stop of 10000 parked reads", `${stop("turn").toFixed(1)} ms`, stop("turn") / stop("bare"), "bare forEach", 1.5)
 }
 
 // Makespan -----------------------------------------------------------------------------------------------------------------

@@ -543,29 +543,40 @@ export class TurnState implements TurnPlan.Nested {
 
   /** The fiber of a run has ended. */
   ended(run: Run, exit: Exit.Exit<unknown, unknown>): void {
-    this.step(() => {
-      const { runner } = run
-      if (Exit.isFailure(exit)) return this.decide(run, exit, undefined)
-      if (runner.handled) {
-        const { encodedResult, problem, result } = exit.value as Handled
-        return this.decide(
-          run,
-          Exit.succeed(result),
-          problem === undefined ? Exit.succeed(encodedResult) : Exit.die(problem)
-        )
-      }
-      let encoded: Effect.Effect<unknown, unknown, any>
-      try {
-        encoded = runner.entry.encode(exit.value)
-      } catch (error) {
-        encoded = Exit.die(error)
-      }
-      if (Exit.isExit(encoded)) return this.decide(run, exit, encoded)
-      // The schema needs time, or services, to encode: the work is over, its answer is still being written.
-      if (run.timer !== undefined) run.timer.off = true
-      if (run.idleTimer !== undefined) run.idleTimer.off = true
-      this.helper(Effect.provide(encoded, runner.context), (encoded) => this.decide(run, exit, encoded))
-    })
+    // A step without a closure: a stop ends ten thousand runs at once.
+    const { runtime, timers } = this.setting
+    runtime.enter()
+    try {
+      timers.tick()
+      if (Exit.isFailure(exit)) this.decide(run, exit, undefined)
+      else this.encode(run, exit)
+    } finally {
+      runtime.leave()
+    }
+  }
+
+  /** A success becomes JSON before it is an answer. */
+  private encode(run: Run, exit: Exit.Success<unknown, unknown>): void {
+    const { runner } = run
+    if (runner.handled) {
+      const { encodedResult, problem, result } = exit.value as Handled
+      return this.decide(
+        run,
+        Exit.succeed(result),
+        problem === undefined ? Exit.succeed(encodedResult) : Exit.die(problem)
+      )
+    }
+    let encoded: Effect.Effect<unknown, unknown, any>
+    try {
+      encoded = runner.entry.encode(exit.value)
+    } catch (error) {
+      encoded = Exit.die(error)
+    }
+    if (Exit.isExit(encoded)) return this.decide(run, exit, encoded)
+    // The schema needs time, or services, to encode: the work is over, its answer is still being written.
+    if (run.timer !== undefined) run.timer.off = true
+    if (run.idleTimer !== undefined) run.idleTimer.off = true
+    this.helper(Effect.provide(encoded, runner.context), (encoded) => this.decide(run, exit, encoded))
   }
 
   /** What the end of a run means, given what it was told meanwhile (rules R19, R20). */
@@ -604,15 +615,13 @@ export class TurnState implements TurnPlan.Nested {
   }
 
   private finish(run: Run, outcome: AnyOutcome): void {
-    this.step(() => {
-      if (run.state === "waiting") run.list!.pool.leave(run.list!, run)
-      if (run.phase === "running") this.running--
-      this.answer(run, outcome)
-      this.release(run)
-      run.group.ended(run, verdictOf(outcome))
-      // What is left of a turn inside a handler may wait for itself now.
-      if (this.ancestors !== undefined) this.touch()
-    })
+    if (run.state === "waiting") run.list!.pool.leave(run.list!, run)
+    if (run.phase === "running") this.running--
+    this.answer(run, outcome)
+    this.release(run)
+    run.group.ended(run, verdictOf(outcome))
+    // What is left of a turn inside a handler may wait for itself now.
+    if (this.ancestors !== undefined) this.touch()
   }
 
   /** Fills the slots of a run: its own, and those of identical calls. */
