@@ -1,13 +1,15 @@
 /** What is taken in, and what is refused before anything runs. */
 import { assert, describe, it } from "@effect/vitest"
-import { Outcome, ToolCall, ToolPolicy, type TurnEvent } from "effect-turn"
+import { Outcome, ToolCall, ToolPolicy, Turn, type TurnEvent } from "effect-turn"
 import * as Tool from "effect/ai/Tool"
+import * as Toolkit from "effect/ai/Toolkit"
 import * as DateTime from "effect/DateTime"
 import * as Effect from "effect/Effect"
 import { pipe } from "effect/Function"
 import * as Schema from "effect/Schema"
 import * as SchemaTransformation from "effect/SchemaTransformation"
-import { call, drive, lab, run, runWith, words } from "../utils/kit.ts"
+import * as TestClock from "effect/testing/TestClock"
+import { call, drive, ended, fork, lab, run, runWith, words } from "../utils/kit.ts"
 
 /** A tool that takes anything, and gives back what it got. */
 const echo = pipe(
@@ -297,6 +299,60 @@ describe("R6: decoding", () => {
         ["CallEnded", 50],
         ["TurnEnded", 50]
       ])
+    }))
+
+  const asked = (decode: number | "never", encode: number) => {
+    const text = Schema.String.pipe(
+      Schema.decodeTo(
+        Schema.String,
+        SchemaTransformation.transformEffect({
+          decode: (text: string) => decode === "never" ? Effect.never : Effect.as(Effect.sleep(decode), text),
+          encode: (text: string) => Effect.as(Effect.sleep(encode), text)
+        })
+      )
+    )
+    return pipe(
+      Tool.make("asked", { parameters: Schema.Struct({ text }), success: text, failure: Schema.String }),
+      ToolPolicy.read({ keys: () => [] }),
+      ToolPolicy.timeout(50),
+      ToolPolicy.idleTimeout(50)
+    )
+  }
+  const answer = { asked: ({ text }: { readonly text: string }) => Effect.as(Effect.sleep(40), text) }
+
+  it.effect("R15: writing the answer down is not running: it counts against no limit of the handler", () =>
+    Effect.gen(function*() {
+      const outcomes = yield* drive(runWith([asked(5, 500)], answer, [ToolCall.make("a", "asked", { text: "x" })]))
+      assert.deepStrictEqual(words(outcomes), ["ok"])
+    }))
+
+  it.effect("R15: the deadline holds while arguments are decoded, and nothing runs", () =>
+    Effect.gen(function*() {
+      const outcomes = yield* drive(
+        runWith([asked("never", 0), echo], { ...handlers, ...answer }, [
+          ToolCall.make("a", "asked", { text: "x" }),
+          ToolCall.make("b", "echo")
+        ], { deadline: 50 })
+      )
+      assert.deepStrictEqual(words(outcomes), ["cancelled/by_deadline", "cancelled/by_deadline"])
+      assert.deepStrictEqual(outcomes.map((one) => one.started), [false, false])
+    }))
+
+  it.effect("R2: a call can be stopped while arguments are decoded", () =>
+    Effect.gen(function*() {
+      const kit = Toolkit.make(asked(30, 0))
+      const outcomes = yield* Effect.gen(function*() {
+        const handle = yield* Turn.start(kit, [
+          ToolCall.make("a", "asked", { text: "x" }),
+          ToolCall.make("b", "asked", { text: "y" })
+        ])
+        yield* TestClock.adjust(10)
+        assert.deepStrictEqual([yield* handle.cancelCall("a", "user"), yield* handle.cancelCall("a")], [true, false])
+        yield* TestClock.adjust(1000)
+        return yield* ended(yield* fork(handle.await))
+      }).pipe(Effect.scoped, Effect.provide([kit.toLayer(answer), Turn.layer()]))
+      assert.deepStrictEqual(words(outcomes), ["cancelled/by_caller", "ok"])
+      assert.strictEqual((outcomes[0] as Outcome.Cancelled).reason, "user")
     }))
 
   it.effect("R5: a duplicate's result is decoded again also where decoding takes time", () =>

@@ -104,6 +104,21 @@ describe("R14: work inside a handler", () => {
       ]])
     }))
 
+  it.effect("goes before what waits for its ancestor, wherever that stands", () =>
+    Effect.gen(function*() {
+      const { book, layer } = lab()
+      const later = (ms: number, tag: string, k: ReadonlyArray<string>) => ({
+        run: Effect.andThen(Effect.sleep(ms), Effect.map(run([call("write", tag, k)]), words)).pipe(Effect.orDie)
+      })
+      book.script.set("a", later(20, "inside a", ["k"]))
+      book.script.set("b", later(10, "waits for a", ["a", "k"]))
+      const outcomes = yield* drive(
+        run([call("write", "a", ["a"]), call("write", "b", ["b"])]).pipe(Effect.provide(layer))
+      )
+      assert.deepStrictEqual(outcomes.map((one) => (one as any).result), [["ok"], ["ok"]])
+      assert.deepStrictEqual([book.span("inside a"), book.span("waits for a")], [[20, 30], [30, 40]])
+    }))
+
   it.effect("keeps the order of its own calls", () =>
     Effect.gen(function*() {
       const { book, layer } = lab()
@@ -200,6 +215,31 @@ describe("R14: two that wait for each other are found", () => {
     Effect.gen(function*() {
       const results = yield* circle("post", "save", { api: { concurrency: 1 }, crm: { concurrency: 5, perTenant: 1 } })
       assert.deepStrictEqual(results.flat().sort(), ["error/deadlock", "ok", "ok", "ok"])
+    }))
+
+  it.effect("by a tenant's own share, while another tenant's permit will come back", () =>
+    Effect.gen(function*() {
+      const { book, layer } = lab({
+        api: { concurrency: 1 },
+        crm: { concurrency: 2, perTenant: 1 },
+        script: { other: { ms: 5_000 } }
+      })
+      const parked = (name: Name, tag: string) => ({
+        run: Effect.andThen(Effect.sleep(10), Effect.map(run([call(name, tag)]), words)).pipe(Effect.orDie)
+      })
+      book.script.set("a", parked("save", "wants crm"))
+      book.script.set("b", parked("post", "wants api"))
+      yield* Effect.gen(function*() {
+        yield* fork(run([call("save", "other")]).pipe(Effect.provide(TurnContext.make({ tenant: "other" }))))
+        const fiber = yield* fork(run([call("post", "a"), call("save", "b")]))
+        yield* TestClock.adjust(100)
+        const outcomes = yield* ended(fiber)
+        assert.deepStrictEqual(outcomes.flatMap((one) => (one as any).result as ReadonlyArray<string>).toSorted(), [
+          "error/deadlock",
+          "ok"
+        ])
+        yield* TestClock.adjust(10_000)
+      }).pipe(Effect.provide(layer))
     }))
 
   it.effect("by a key and a permit", () =>

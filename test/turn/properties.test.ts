@@ -350,6 +350,8 @@ describe("a turn, whatever its calls", () => {
             { minLength: 1, maxLength: 7 }
           ),
           sequential: pick(false, false, false, true),
+          /** When the turn begins, and with it the order of its places. */
+          at: pick(0, 0, 1, 3),
           stops: Arbitrary.array(Arbitrary.all({ position: int(0, 6), at: int(0, 12) }), { maxLength: 4 })
         }),
         { minLength: 1, maxLength: 2 }
@@ -359,20 +361,13 @@ describe("a turn, whatever its calls", () => {
       Effect.gen(function*() {
         const { book, layer } = lab()
         yield* Effect.gen(function*() {
-          const handles: Array<Turn.Handle<typeof toolkit>> = []
-          for (const [t, { calls, sequential }] of turns.entries()) {
-            calls.forEach(({ ms }, i) => book.script.set(`${t}-${i}`, { ms }))
-            handles.push(
-              yield* Turn.start(toolkit, calls.map(({ k, name }, i) => call(name, `${t}-${i}`, k)), {
-                execution: sequential ? "sequential" : "parallel"
-              })
-            )
-          }
-          const stops = turns.flatMap((turn, t) =>
-            turn.stops.flatMap(({ at, position }) =>
-              position < turn.calls.length ? [{ t, at: at * 10 + 5, tag: `${t}-${position}`, position }] : []
-            )
-          ).sort((a, b) => a.at - b.at)
+          const ordered = turns.toSorted((a, b) => a.at - b.at)
+          // A turn begins, or one of its calls is stopped.
+          const steps = ordered.flatMap((turn, t) => [
+            { t, at: turn.at * 10, position: -1 },
+            ...turn.stops.map(({ at, position }) => ({ t, at: (turn.at + at) * 10 + 5, position }))
+              .filter(({ position }) => position < turn.calls.length)
+          ]).sort((a, b) => a.at - b.at)
 
           // What the rule says, step by step and pair by pair.
           interface Expected {
@@ -381,10 +376,11 @@ describe("a turn, whatever its calls", () => {
             readonly reach: Reach
             readonly hears: boolean
             readonly ms: number
+            begun: boolean
             started: number | undefined
             answered: number | undefined
           }
-          const expected = turns.flatMap(({ calls }, t) =>
+          const expected = ordered.flatMap(({ calls }, t) =>
             calls.map(({ k, ms, name }, i): Expected => ({
               tag: `${t}-${i}`,
               turn: t,
@@ -394,15 +390,16 @@ describe("a turn, whatever its calls", () => {
               },
               hears: ToolPolicy.get(tools[name]).interruptible,
               ms,
+              begun: false,
               started: undefined,
               answered: undefined
             }))
           )
           const waitsFor = (a: Expected, b: Expected) =>
-            conflict(a.reach, b.reach) || (a.turn === b.turn && turns[a.turn]!.sequential)
+            conflict(a.reach, b.reach) || (a.turn === b.turn && ordered[a.turn]!.sequential)
           const start = (now: number) => {
             for (const [i, one] of expected.entries()) {
-              if (one.started !== undefined || one.answered !== undefined) continue
+              if (!one.begun || one.started !== undefined || one.answered !== undefined) continue
               const free = expected.slice(0, i).every((earlier) =>
                 earlier.answered !== undefined || !waitsFor(earlier, one)
               )
@@ -414,18 +411,30 @@ describe("a turn, whatever its calls", () => {
               if (one.started !== undefined && one.started + one.ms === now) one.answered ??= now
             }
             start(now)
-            for (const { tag } of stops.filter((stop) => stop.at === now)) {
-              const one = expected.find((one) => one.tag === tag)!
-              if (one.started === undefined || one.hears) one.answered ??= now
+            for (const { position, t } of steps.filter((step) => step.at === now)) {
+              for (const one of expected.filter((one) => one.turn === t)) {
+                one.begun = true
+                if (one.tag === `${t}-${position}` && (one.started === undefined || one.hears)) one.answered ??= now
+              }
               start(now)
             }
           }
 
+          const handles: Array<Turn.Handle<typeof toolkit>> = []
           let now = 0
-          for (const { at, position, t } of stops) {
+          for (const { at, position, t } of steps) {
             yield* TestClock.adjust(at - now)
             now = at
-            yield* handles[t]!.cancelCall(position)
+            if (position >= 0) yield* handles[t]!.cancelCall(position)
+            else {
+              const { calls, sequential } = ordered[t]!
+              calls.forEach(({ ms }, i) => book.script.set(`${t}-${i}`, { ms }))
+              handles.push(
+                yield* Turn.start(toolkit, calls.map(({ k, name }, i) => call(name, `${t}-${i}`, k)), {
+                  execution: sequential ? "sequential" : "parallel"
+                })
+              )
+            }
           }
           yield* TestClock.adjust(10_000)
           for (const handle of handles) yield* ended(yield* fork(handle.await))
