@@ -257,7 +257,7 @@ export class TurnState implements TurnPlan.Nested {
         this.ancestors === undefined ? undefined : this
       )
       if (sequential) {
-        if (this.previous !== undefined) TurnPlan.link(this.previous, node, "sequential")
+        if (this.previous !== undefined) TurnPlan.link(this.previous, node, TurnPlan.sequentialKey)
         this.previous = node
       }
       if (node.pending > 0) {
