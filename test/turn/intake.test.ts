@@ -3,12 +3,15 @@ import { assert, describe, it } from "@effect/vitest"
 import { Outcome, ToolCall, ToolPolicy, Turn, type TurnEvent } from "effect-turn"
 import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
+import * as Arbitrary from "effect/Arbitrary"
 import * as DateTime from "effect/DateTime"
 import * as Effect from "effect/Effect"
+import * as Equal from "effect/Equal"
 import { pipe } from "effect/Function"
 import * as Schema from "effect/Schema"
 import * as SchemaTransformation from "effect/SchemaTransformation"
 import * as TestClock from "effect/testing/TestClock"
+import { int, runs } from "../utils/gen.ts"
 import { call, drive, ended, fork, lab, run, runWith, words } from "../utils/kit.ts"
 
 /** A tool that takes anything, and gives back what it got. */
@@ -204,6 +207,75 @@ describe("R6: arguments", () => {
         }))
     }
   })
+})
+
+describe("R6, R9: arguments, whatever they are", () => {
+  const anything = Arbitrary.schema(Schema.Json)
+  const objects = Arbitrary.schema(Schema.Record(Schema.String, Schema.Json))
+  const plain = (value: unknown): boolean => typeof value === "object" && value !== null && !Array.isArray(value)
+
+  /** The same value with its members in another order, at every depth. */
+  const turned = (value: Schema.Json): Schema.Json =>
+    Array.isArray(value)
+      ? value.map(turned)
+      : plain(value)
+      ? Object.fromEntries(Object.entries(value as object).toReversed().map(([key, inner]) => [key, turned(inner)]))
+      : value
+
+  it.effect.prop(
+    "an object is taken as it is, parsed or as text; everything else is refused",
+    { value: anything },
+    ({ value }) =>
+      Effect.gen(function*() {
+        const text = JSON.stringify(value)
+        for (const args of [value, text]) {
+          const outcome = yield* drive(echoed(args))
+          const taken = plain(value) || args === null || (typeof args === "string" && args.trim() === "")
+          assert.strictEqual(outcome.status, taken ? "ok" : "error")
+          if (plain(value)) assert.deepStrictEqual(result(outcome), JSON.parse(text))
+        }
+      }),
+    runs(150)
+  )
+
+  it.effect.prop(
+    "text that is no JSON is refused, and never breaks the turn",
+    { text: Arbitrary.schema(Schema.String), value: objects, cut: int(0, 40) },
+    ({ cut, text, value }) =>
+      Effect.gen(function*() {
+        for (const args of [text, JSON.stringify(value).slice(0, cut), JSON.stringify(value) + text]) {
+          let parsed: unknown
+          try {
+            parsed = args.trim() === "" ? {} : JSON.parse(args)
+          } catch {
+            parsed = undefined
+          }
+          assert.strictEqual((yield* drive(echoed(args))).status, plain(parsed) ? "ok" : "error")
+        }
+      }),
+    runs(150)
+  )
+
+  it.effect.prop(
+    "two calls are the same exactly when their arguments are, members in any order",
+    { a: objects, b: objects },
+    ({ a, b }) =>
+      Effect.gen(function*() {
+        const args = [a, JSON.stringify(turned(a)), b, turned(b)]
+        const outcomes = yield* drive(
+          runWith([echo], handlers, args.map((one, i) => ToolCall.make(`c${i}`, "echo", one)))
+        )
+        const same = Equal.equals(JSON.parse(JSON.stringify(a)), JSON.parse(JSON.stringify(b)))
+        assert.deepStrictEqual(
+          outcomes.map((one) => one.duplicateOf?.position),
+          same ? [undefined, 0, 0, 0] : [undefined, 0, undefined, 2]
+        )
+        for (const [i, of] of [a, a, b, b].entries()) {
+          assert.deepStrictEqual(result(outcomes[i]!), JSON.parse(JSON.stringify(of)))
+        }
+      }),
+    runs(150)
+  )
 })
 
 describe("R6: decoding", () => {
