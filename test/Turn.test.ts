@@ -1,6 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { type Outcome, ToolCall, Turn, TurnContext, type TurnEvent } from "effect-turn"
 import * as Prompt from "effect/ai/Prompt"
+import * as Response from "effect/ai/Response"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import { pipe } from "effect/Function"
@@ -416,6 +417,45 @@ describe("R34: Turn.toPrompt", () => {
     assert.deepStrictEqual(Turn.toPrompt([], []).content, [])
     assert.throws(() => Turn.toPrompt([call("read", "a")], []), /one outcome for each/)
   })
+
+  it.effect("arguments stand whole in the history, whatever limits a turn has", () =>
+    Effect.gen(function*() {
+      const { layer } = lab()
+      const tag = "x".repeat(1_500_000)
+      const calls = [ToolCall.make("a", "read", JSON.stringify({ tag }))]
+      const outcomes = yield* drive(run(calls, { limits: { maxBytes: 2_000_000 } }).pipe(Effect.provide(layer)))
+      assert.deepStrictEqual(words(outcomes), ["ok"])
+      assert.strictEqual(parts(Turn.toPrompt(calls, outcomes), "assistant")[0].params.tag.length, tag.length)
+    }))
+
+  it.effect("with the response's parts, what the model said stays, and its calls are mended in their places", () =>
+    Effect.gen(function*() {
+      const { layer } = lab()
+      const calls = [
+        call("read", "a", [], { id: "" }),
+        ToolCall.make("raw", "read", "[1]"),
+        { ...call("read", "p"), providerExecuted: true }
+      ]
+      const outcomes = yield* drive(run(calls).pipe(Effect.provide(layer)))
+      const prompt = Turn.toPrompt(calls, outcomes, {
+        parts: [
+          Response.makePart("text", { text: "I look." }),
+          ...calls.map((one) =>
+            Response.makePart("tool-call", {
+              id: one.id,
+              name: one.name,
+              params: one.arguments,
+              providerExecuted: one.providerExecuted === true
+            })
+          )
+        ]
+      })
+      assert.deepStrictEqual(
+        parts(prompt, "assistant").map((part) => part.type === "text" ? part.text : [part.id, part.params]),
+        ["I look.", ["call_0", calls[0]!.arguments], ["raw", {}], ["p", calls[2]!.arguments]]
+      )
+      assert.deepStrictEqual(parts(prompt, "tool").map((part) => part.id), ["call_0", "raw"])
+    }))
 
   it.effect("a stop leaves no call open", () =>
     Effect.gen(function*() {

@@ -26,7 +26,7 @@ export interface Checked {
   readonly limits: ArgumentLimits
 }
 
-export const defaultLimits: ArgumentLimits = { maxBytes: 1_000_000, maxDepth: 64, maxKeys: 10_000 }
+const defaultLimits: ArgumentLimits = { maxBytes: 1_000_000, maxDepth: 64, maxKeys: 10_000 }
 
 const invalidLimit = (limit: string, expected: string, received: unknown): TurnError.TurnError =>
   TurnError.make(

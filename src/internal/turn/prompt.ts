@@ -4,7 +4,10 @@ import type * as Response from "effect/ai/Response"
 import * as Outcome from "../../Outcome.ts"
 import type * as ToolCall from "../../ToolCall.ts"
 import { parse } from "./json.ts"
-import { defaultLimits, invalidInput } from "./options.ts"
+import { invalidInput } from "./options.ts"
+
+/** The turn has judged the arguments by its own limits: here they only have to be one JSON object. */
+const anyLength = { maxBytes: Infinity, maxDepth: 1_000, maxKeys: Infinity }
 
 /** For each call that is ours its part, undefined for a re-delivery; and the answers, in call order. */
 const pair = (calls: ReadonlyArray<ToolCall.ToolCall>, outcomes: ReadonlyArray<Outcome.Outcome<any>>) => {
@@ -25,7 +28,7 @@ const pair = (calls: ReadonlyArray<ToolCall.ToolCall>, outcomes: ReadonlyArray<O
       id = n === 0 ? `call_${position}` : `call_${position}_${n}`
     }
     seen.add(id)
-    const parsed = parse(call.arguments, defaultLimits)
+    const parsed = parse(call.arguments, anyLength)
     const { name } = outcome
     const params = parsed._tag === "ok" ? parsed.value : {}
     asked.push(Prompt.makePart("tool-call", { id, name, params, providerExecuted: false }))
