@@ -8,6 +8,7 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import { pipe } from "effect/Function"
 import * as Layer from "effect/Layer"
+import * as References from "effect/References"
 import * as Schema from "effect/Schema"
 import * as TestClock from "effect/testing/TestClock"
 import { conflict, pick, runs } from "../utils/gen.ts"
@@ -515,5 +516,52 @@ describe("R12: a question whether approval is needed, where the answer takes tim
         "ok"
       ])
       assert.deepStrictEqual(starts, ["free at 0", "beside at 0"])
+    }))
+
+  it.effect("R20: one that ignores its stop gets the grace of a read, and holds no turn for ever", () =>
+    Effect.gen(function*() {
+      const deaf = Effect.uninterruptible(Effect.never)
+      const kit = Toolkit.make(
+        pipe(
+          Tool.make("ask", { parameters, success: Schema.Finite, needsApproval: () => deaf }),
+          ToolPolicy.write({ keys: ({ keys }) => keys })
+        ),
+        Look
+      )
+      const layer = Layer.merge(
+        kit.toLayer({ ask: () => Effect.succeed(1), look: () => Effect.succeed(1) }),
+        Turn.layer()
+      )
+      const times = (options: Turn.Options) =>
+        Effect.gen(function*() {
+          const outcomes = yield* Turn.run(kit, calls, options)
+          return [words(outcomes), yield* Clock.currentTimeMillis] as const
+        }).pipe(Effect.provide(layer), Effect.provideService(References.MinimumLogLevel, "None"))
+      const [stopped, at] = yield* drive(times({ deadline: 100 }))
+      assert.deepStrictEqual(stopped, [
+        "ok",
+        "cancelled/by_deadline",
+        "cancelled/by_deadline",
+        "cancelled/by_deadline",
+        "ok"
+      ])
+      assert.strictEqual(at, 5_100)
+    }))
+
+  it.effect("R20: so does a cancelOn", () =>
+    Effect.gen(function*() {
+      const { layer } = lab()
+      const [outcomes, took] = yield* drive(
+        Effect.gen(function*() {
+          const before = yield* Clock.currentTimeMillis
+          const outcomes = yield* run([call("read", "a")], {
+            cancelOn: Effect.uninterruptible(Effect.never),
+            grace: 50
+          })
+          return [outcomes, (yield* Clock.currentTimeMillis) - before] as const
+        }).pipe(Effect.provide(layer), Effect.provideService(References.MinimumLogLevel, "None"))
+      )
+      assert.deepStrictEqual(words(outcomes), ["ok"])
+      assert.isAtMost(took, 1_000)
     }))
 })

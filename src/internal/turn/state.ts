@@ -40,6 +40,7 @@ const waitIsOver = (run: Run): void =>
       run.fiber?.interruptUnsafe()
     }
   })
+const helpersAreLate = (turn: TurnState): void => turn.step(() => turn.closeWithoutHelpers())
 const silenceIsOver = (run: Run): void => run.turn.step(() => run.turn.silent(run))
 
 /** What only some turns have, made when it is first needed. */
@@ -92,6 +93,8 @@ export class TurnState implements TurnPlan.Nested {
   closed = false
   private planned = false
   private waitsTimed = false
+  private waitsForHelpers = false
+  private outOfPatience = false
   private fibers = 0
   onClosed: ((outcomes: ReadonlyArray<AnyOutcome>) => void) | undefined = undefined
 
@@ -802,15 +805,33 @@ export class TurnState implements TurnPlan.Nested {
   }
 
   private tryClose(): void {
-    if (this.closed || this.open > 0) {
-      if (this.stopped !== undefined && !this.planned && this.fibers === 0 && !this.closed) this.abandon()
-      return
-    }
-    if (this.fibers > 0) {
-      for (const fiber of this.some.endless) fiber.interruptUnsafe()
-      if (this.fibers > 0) return
-    }
-    this.close()
+    if (this.closed) return
+    const early = this.stopped !== undefined && !this.planned
+    if (this.open > 0 && !early) return
+    if (this.open === 0 && this.fibers > 0) { for (const fiber of this.some.endless) fiber.interruptUnsafe() }
+    if (this.fibers > 0 && !this.outOfPatience) return this.waitForHelpers()
+    if (early) this.abandon()
+    else this.close()
+  }
+
+  /** What is left is asked by the caller's own effects, and interrupted already: they get the grace of a read, and no more. */
+  private waitForHelpers(): void {
+    if (this.waitsForHelpers) return
+    this.waitsForHelpers = true
+    const { graceReads, timers } = this.setting
+    timers.set(graceReads, helpersAreLate, this as TurnState)
+    timers.arm()
+  }
+
+  /** They are deaf: the turn is answered without them. */
+  closeWithoutHelpers(): void {
+    this.outOfPatience = true
+    Effect.runForkWith(this.setting.around.context)(
+      Effect.logWarning(
+        "a turn ended while an effect of its caller (an approval question, a schema, cancelOn) ignored its stop"
+      )
+    )
+    this.touch()
   }
 
   /** Stops the turn when an effect of the caller's succeeds; the effect is ended with the turn. */
