@@ -99,18 +99,10 @@ export class QueueFull extends Schema.TaggedError<QueueFull>()("QueueFull", {
  */
 export const Held = Context.Reference<Permit | undefined>("effect-turn/Backend/Held", { defaultValue: () => undefined })
 
-const count = (owner: string, limit: string, value: unknown, least: number): number => {
-  if (value === "infinite") return Infinity
-  if (typeof value === "number" && Number.isSafeInteger(value) && value >= least) return value
-  throw TurnError.make(
-    new TurnError.InvalidLimit({
-      owner: `backend "${owner}"`,
-      limit,
-      expected: `a whole number from ${least}, or "infinite"`,
-      received: TurnError.show(value)
-    })
-  )
-}
+const count = (owner: string, limit: string, value: unknown, least: 0 | 1): number =>
+  value === "infinite"
+    ? Infinity
+    : TurnError.wholeNumber(`backend "${owner}"`, limit, value, least, ', or "infinite"')
 
 const limitsOf = (name: string, options: Options & Partial<TenantOptions>): Limits => ({
   concurrency: count(name, "concurrency", options.concurrency, 1),

@@ -80,17 +80,8 @@ export const failFastWhen = <F>(predicate: (failure: F) => boolean): Policy<F> =
  * @stability experimental
  */
 export const quorum = (n: number): Policy => {
-  if (!Number.isSafeInteger(n) || n < 1) {
-    throw TurnError.make(
-      new TurnError.InvalidLimit({
-        owner: "Siblings.quorum",
-        limit: "n",
-        expected: "a whole number from 1",
-        received: TurnError.show(n)
-      })
-    )
-  }
-  return { name: "quorum", stops: (verdict, successes) => verdict._tag === "success" && successes >= n }
+  const enough = TurnError.wholeNumber("Siblings.quorum", "n", n)
+  return { name: "quorum", stops: (verdict, successes) => verdict._tag === "success" && successes >= enough }
 }
 
 /**
@@ -284,18 +275,10 @@ export const all: {
 const isPolicy = (u: unknown): u is Policy<any> =>
   typeof u === "object" && u !== null && "stops" in u && typeof u.stops === "function"
 
-const concurrencyOf = (concurrency: number | "unbounded" | undefined): number => {
-  if (concurrency === undefined || concurrency === "unbounded") return Infinity
-  if (Number.isSafeInteger(concurrency) && concurrency >= 1) return concurrency
-  throw TurnError.make(
-    new TurnError.InvalidLimit({
-      owner: "Siblings.all",
-      limit: "concurrency",
-      expected: 'a whole number from 1, or "unbounded"',
-      received: TurnError.show(concurrency)
-    })
-  )
-}
+const concurrencyOf = (concurrency: number | "unbounded" | undefined): number =>
+  concurrency === undefined || concurrency === "unbounded"
+    ? Infinity
+    : TurnError.wholeNumber("Siblings.all", "concurrency", concurrency, 1, ', or "unbounded"')
 
 const runAll = (
   effects: ReadonlyArray<AnyEffect>,

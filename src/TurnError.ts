@@ -131,6 +131,16 @@ export class TurnError extends Schema.TaggedError<TurnError>()("TurnError", { re
  */
 export const make = (reason: Reason): TurnError => new TurnError({ reason })
 
+/** A limit that counts, or a thrown {@link TurnError} that names its owner. `or` is what else the caller takes there.
+ *
+ * @internal
+ */
+export const wholeNumber = (owner: string, limit: string, value: unknown, least: 0 | 1 = 1, or = ""): number => {
+  if (typeof value === "number" && Number.isSafeInteger(value) && value >= least) return value
+  const expected = `a whole number from ${least}${or}`
+  throw make(new InvalidLimit({ owner, limit, expected, received: show(value) }))
+}
+
 /** How a value is named in a message: short, on one line, and never failing itself.
  *
  * @internal

@@ -28,25 +28,18 @@ export interface Checked {
 
 const defaultLimits: ArgumentLimits = { maxBytes: 1_000_000, maxDepth: 64, maxKeys: 10_000 }
 
-const invalidLimit = (limit: string, expected: string, received: unknown): TurnError.TurnError =>
-  TurnError.make(
-    new TurnError.InvalidLimit({ owner: "the turn", limit, expected, received: TurnError.show(received) })
-  )
-
 export const invalidInput = (what: string, expected: string, received: unknown): TurnError.TurnError =>
   TurnError.make(new TurnError.InvalidInput({ what, expected, received: TurnError.show(received) }))
 
 const millis = (name: string, value: ToolPolicy.Limit | undefined, otherwise: number, least: 0 | 1): number =>
   value === undefined ? otherwise : ToolPolicy.limitMillis("the turn", name, value, least)
 
-const isWhole = (value: unknown): boolean => Number.isSafeInteger(value) && (value as number) >= 1
-
 /** Throws a {@link TurnError.TurnError} for what cannot be. */
 const checkUnsafe = (given: Given): Checked => {
   const execution = given.execution ?? "parallel"
-  if (execution !== "parallel" && execution !== "sequential" && !isWhole(execution)) {
-    throw invalidLimit("execution", '"parallel", "sequential", or a whole number from 1', execution)
-  }
+  const limit = execution === "parallel" || execution === "sequential"
+    ? Infinity
+    : TurnError.wholeNumber("the turn", "execution", execution, 1, ', or "parallel" or "sequential"')
   const dedupe = given.dedupe ?? "all"
   if (dedupe !== "all" && dedupe !== "reads" && dedupe !== "off") {
     throw invalidInput("the option `dedupe` of the turn", '"all", "reads" or "off"', dedupe)
@@ -58,13 +51,13 @@ const checkUnsafe = (given: Given): Checked => {
   const limits = { ...defaultLimits }
   for (const name of ["maxBytes", "maxDepth", "maxKeys"] as const) {
     const value = given.limits?.[name]
-    if (value === undefined) continue
-    if (!isWhole(value)) throw invalidLimit(`limits.${name}`, "a whole number from 1", value)
-    Object.assign(limits, { [name]: value })
+    if (value !== undefined) {
+      Object.assign(limits, { [name]: TurnError.wholeNumber("the turn", `limits.${name}`, value) })
+    }
   }
   return {
     execution,
-    limit: typeof execution === "number" ? execution : Infinity,
+    limit,
     dedupe,
     deadline: millis("deadline", given.deadline, Infinity, 1),
     graceReads: millis("grace", both.reads, 5_000, 0),
