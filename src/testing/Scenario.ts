@@ -190,7 +190,7 @@ export const decode = (input: unknown): Effect.Effect<Form.Scenario, Form.Invali
 const report = (file: string, scenario: Form.Scenario): Effect.Effect<Report> => {
   const unsupported = Unsupported.features(scenario)
   if (unsupported.length > 0) return Effect.succeed(Reports.notRun(file, unsupported))
-  return Effect.map(Run.run(scenario), (observed) => {
+  return Effect.map(Run.run(scenario), ({ observed }) => {
     const undecided = Unsupported.decisions(scenario, observed.turns)
     return Reports.make(
       file,

@@ -17,3 +17,10 @@ export * as FakeTool from "./FakeTool.ts"
  * @since 0.1.0
  */
 export * as Scenario from "./Scenario.ts"
+
+/**
+ * Simulated runs of a program: many interleavings, each of them repeatable.
+ *
+ * @since 0.1.0
+ */
+export * as Simulation from "./Simulation.ts"

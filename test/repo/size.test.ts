@@ -17,7 +17,7 @@ const budgets = {
   TurnEvent: 200,
   TurnJournal: 1_500,
   TurnPlan: 6_000,
-  "testing/index": 40_000,
+  "testing/index": 70_000,
   "wire/index": 7_000
 }
 

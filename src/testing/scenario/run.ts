@@ -4,6 +4,7 @@
  * @since 0.1.0
  */
 import * as Cause from "effect/Cause"
+import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -14,10 +15,11 @@ import type * as Outcome from "../../Outcome.ts"
 import * as Turn from "../../Turn.ts"
 import * as TurnContext from "../../TurnContext.ts"
 import * as FakeTool from "../FakeTool.ts"
+import { Choices, randomOf, type Schedule } from "../simulation/choices.ts"
+import { type Ended, Simulator } from "../simulation/simulator.ts"
 import * as Report from "./report.ts"
 import * as Form from "./schema.ts"
 import * as Tools from "./tools.ts"
-import * as VirtualTime from "./virtualTime.ts"
 
 type Mutable<T> = { -readonly [K in keyof T]: T[K] }
 
@@ -47,7 +49,7 @@ const horizonOf = (scenario: Form.Scenario): number => {
 
 const maxSteps = 200_000
 
-const why: Record<Exclude<VirtualTime.Ended, "done">, string> = {
+const why: Record<Exclude<Ended, "done">, string> = {
   idle: "nothing is left that could go on",
   horizon: "it goes on for longer than all times of the file together",
   busy: "it goes on without an end"
@@ -62,34 +64,63 @@ const snapshot = (runs: ReadonlyArray<FakeTool.Run>): ReadonlyArray<FakeTool.Run
   return [...copies.values()]
 }
 
+/** The natural order of everything. */
+const natural: Schedule = { seed: 0, forced: undefined }
+
+/** What of a simulated run is of interest besides what was seen in it. */
+export interface Simulated {
+  readonly observed: Report.Observed
+  readonly simulator: Simulator
+}
+
 /**
- * Runs a scenario to its last answer, and on until nothing more happens.
+ * Runs a scenario to its last answer, and on until nothing more happens: in the natural order, or as a schedule says. What
+ * happens at a moment comes after all that sleeps until then.
  *
  * @internal
  */
-export const run = (scenario: Form.Scenario): Effect.Effect<Report.Observed> =>
-  Effect.scoped(Effect.gen(function*() {
-    const time = yield* VirtualTime.make({ horizonMillis: horizonOf(scenario), maxSteps })
+export const run = (
+  scenario: Form.Scenario,
+  schedule: Schedule = natural,
+  traced = false
+): Effect.Effect<Simulated> =>
+  Effect.gen(function*() {
+    const simulator = new Simulator(
+      new Choices(schedule),
+      { horizonMillis: horizonOf(scenario), maxSteps },
+      traced
+    )
     const world = yield* FakeTool.makeWorld
     const { layer, permits, toolkit } = Tools.stage(scenario, world, (outcomes) => outcomes.map(Report.reportedOutcome))
     const scope = yield* Scope.make()
-    const services = yield* time.provide(Layer.buildWithScope(layer, scope))
+    const simulated = simulator.provideTo(yield* Effect.context<never>(), randomOf(`program ${schedule.seed}`))
+    let services = simulated as Context.Context<any>
     const faults: Array<string> = []
     const turns: Array<Running> = []
     let permitsOut: Record<string, number> = {}
 
     /** Everything of the library runs in fibers of its own, so that one that hangs holds up nobody. */
-    const fork = <A, E>(effect: Effect.Effect<A, E, any>): Effect.Effect<Fiber.Fiber<A, E>> =>
-      time.provide(
-        Effect.forkDetach(Effect.provide(effect, services) as Effect.Effect<A, E>, { startImmediately: true })
-      )
+    const fork = <A, E>(effect: Effect.Effect<A, E, any>, name: string): Fiber.Fiber<A, E> =>
+      simulator.fork(effect, services, name)
+
+    /** Does something of the library's, and waits for its end without time going by. */
+    const done = <A>(effect: Effect.Effect<A, never, any>, name: string): Effect.Effect<A> =>
+      Effect.suspend(() => {
+        const fiber = fork(effect, name)
+        return Effect.andThen(
+          simulator.drive(() => fiber.pollUnsafe() !== undefined, "step"),
+          Effect.suspend(() => fiber.pollUnsafe() ?? Effect.die(new Error(`${name} did not end`)))
+        )
+      })
+
+    services = Context.merge(simulated, yield* done(Layer.buildWithScope(layer, scope), "the layers"))
 
     const begin = (index: number): Running => {
       const running: Running = {
         seen: {
           id: `turn-${index}`,
           calls: Form.callsOf(scenario, index),
-          startedAt: time.now(),
+          startedAt: simulator.now,
           answers: undefined,
           answeredAt: undefined,
           answered: undefined,
@@ -110,7 +141,7 @@ export const run = (scenario: Form.Scenario): Effect.Effect<Report.Observed> =>
 
     const answered = ({ seen }: Running) =>
       Effect.gen(function*() {
-        seen.answeredAt = time.now()
+        seen.answeredAt = simulator.now
         seen.answered = world.mark()
         permitsOut = yield* permits
       })
@@ -133,89 +164,89 @@ export const run = (scenario: Form.Scenario): Effect.Effect<Report.Observed> =>
         return answered(running)
       })
 
-    const launch = (index: number): Effect.Effect<void> =>
-      Effect.gen(function*() {
-        const { events = [], finishReason, resume, tenant = "default" } = scenario.turns[index]!
-        const running = begin(index)
-        const { seen } = running
-        for (const event of events) time.at(seen.startedAt + event.atMs, happen(running, event))
-        if (resume === true) {
-          // Nothing was held, or the run is refused later on: what the turn was answered is what it is answered.
-          seen.repeats = index - 1
-          seen.answers = turns[index - 1]?.seen.answers
-          yield* fork(answered(running))
-          return
-        }
-        const stop = yield* Deferred.make<string>()
-        const options: Turn.Options = {
-          ...Tools.optionsOf(scenario.policy, false),
-          turn: seen.id,
-          finishReason,
-          onClosed: ({ outcomes }) =>
-            Effect.sync(() => {
-              running.closed = [...running.closed, outcomes]
-            })
-        }
-        // A turn is stopped by value, and through its handle where single calls are stopped.
-        const byHandle = events.some((event) => event.type === "cancelCall")
-        const turn: Effect.Effect<ReadonlyArray<Outcome.Outcome<any>>, unknown, any> = byHandle
-          ? Effect.scoped(Effect.flatMap(Turn.start(toolkit as any, seen.calls, options), (handle) => {
-            running.stop = handle.cancel("scenario")
-            running.stopCall = (id) => handle.cancelCall(id, "scenario")
-            return handle.await
-          }))
-          : Turn.run(toolkit as any, seen.calls, { ...options, cancelOn: Deferred.await(stop) })
-        if (!byHandle) running.stop = Effect.asVoid(Deferred.succeed(stop, "scenario"))
-        running.fiber = yield* fork(
-          turn.pipe(
-            Effect.onExit((exit) => ended(running, exit)),
-            Effect.provide(TurnContext.make({ tenant }))
-          )
-        )
-      })
+    const launch = (index: number): void => {
+      const { events = [], finishReason, resume, tenant = "default" } = scenario.turns[index]!
+      const running = begin(index)
+      const { seen } = running
+      for (const event of events) simulator.at(seen.startedAt + event.atMs, () => happen(running, event))
+      if (resume === true) {
+        // Nothing was held, or the run is refused later on: what the turn was answered is what it is answered.
+        seen.repeats = index - 1
+        seen.answers = turns[index - 1]?.seen.answers
+        fork(answered(running), `turn ${index}`)
+        return
+      }
+      const stop = Deferred.makeUnsafe<string>()
+      const options: Turn.Options = {
+        ...Tools.optionsOf(scenario.policy, false),
+        turn: seen.id,
+        finishReason,
+        onClosed: ({ outcomes }) =>
+          Effect.sync(() => {
+            running.closed = [...running.closed, outcomes]
+          })
+      }
+      // A turn is stopped by value, and through its handle where single calls are stopped.
+      const byHandle = events.some((event) => event.type === "cancelCall")
+      const turn: Effect.Effect<ReadonlyArray<Outcome.Outcome<any>>, unknown, any> = byHandle
+        ? Effect.scoped(Effect.flatMap(Turn.start(toolkit as any, seen.calls, options), (handle) => {
+          running.stop = handle.cancel("scenario")
+          running.stopCall = (id) => handle.cancelCall(id, "scenario")
+          return handle.await
+        }))
+        : Turn.run(toolkit as any, seen.calls, { ...options, cancelOn: Deferred.await(stop) })
+      if (!byHandle) running.stop = Effect.asVoid(Deferred.succeed(stop, "scenario"))
+      running.fiber = fork(
+        turn.pipe(
+          Effect.onExit((exit) => ended(running, exit)),
+          Effect.provide(TurnContext.make({ tenant }))
+        ),
+        `turn ${index}`
+      )
+    }
 
-    const happen = (running: Running, event: Form.Event): Effect.Effect<void> =>
-      Effect.suspend(() => {
-        running.happened++
-        switch (event.type) {
-          case "cancelTurn":
-            running.stops.push(time.now())
-            return Effect.asVoid(fork(running.stop))
-          case "cancelCall":
-            running.stops.push(time.now())
-            return Effect.asVoid(fork(running.stopCall(event.id)))
-          case "interrupt":
-            running.stops.push(time.now())
-            return running.fiber === undefined ? Effect.void : Effect.asVoid(fork(Fiber.interrupt(running.fiber)))
-          default: // decisions are looked at when the turn has its answer
-            return Effect.void
-        }
-      })
+    const happen = (running: Running, event: Form.Event): void => {
+      running.happened++
+      const stop = (effect: Effect.Effect<unknown>) => {
+        running.stops.push(simulator.now)
+        fork(effect, event.type)
+      }
+      switch (event.type) {
+        case "cancelTurn":
+          return stop(running.stop)
+        case "cancelCall":
+          return stop(running.stopCall(event.id))
+        case "interrupt":
+          return stop(running.fiber === undefined ? Effect.void : Fiber.interrupt(running.fiber))
+        default: // decisions are looked at when the turn has its answer
+          return
+      }
+    }
 
     const over = (running: Running | undefined) =>
       running !== undefined && running.seen.answered !== undefined && running.happened === running.events
 
-    const unanswered = (ended: VirtualTime.Ended) => {
+    const unanswered = (ended: Ended) => {
       for (const running of turns) {
         if (running === undefined || running.seen.answered !== undefined || ended === "done") continue
-        faults.push(`R1: ${running.seen.id}: expected an answer, and at ${time.now()} ms ${why[ended]}`)
+        faults.push(`R1: ${running.seen.id}: expected an answer, and at ${simulator.now} ms ${why[ended]}`)
       }
     }
 
     if (scenario.concurrent === true) {
-      scenario.turns.forEach((turn, index) => time.at(turn.startAtMs ?? 0, launch(index)))
-      unanswered(yield* time.drive(() => scenario.turns.every((_, index) => over(turns[index]))))
+      scenario.turns.forEach((turn, index) => simulator.at(turn.startAtMs ?? 0, () => launch(index)))
+      unanswered(yield* simulator.drive(() => scenario.turns.every((_, index) => over(turns[index])), "settled"))
     } else {
       for (let index = 0; index < scenario.turns.length && faults.length === 0; index++) {
-        time.at(Math.max(time.now(), scenario.turns[index]!.startAtMs ?? 0), launch(index))
-        unanswered(yield* time.drive(() => over(turns[index])))
+        simulator.at(Math.max(simulator.now, scenario.turns[index]!.startAtMs ?? 0), () => launch(index))
+        unanswered(yield* simulator.drive(() => over(turns[index]), "settled"))
       }
     }
 
     // What a grace has left at work goes on to its end.
-    yield* time.drive(() => world.atWork.length === 0)
+    yield* simulator.drive(() => world.atWork.length === 0, "settled")
     const runs = snapshot(world.runs)
-    const permitsAtEnd = yield* Effect.provide(permits, services)
+    const permitsAtEnd = yield* done(permits, "permits")
     const names = Object.keys(scenario.tools)
     const count = (names: ReadonlyArray<string>, of: (name: string) => number) =>
       Object.fromEntries(names.map((name) => [name, of(name)]))
@@ -230,15 +261,15 @@ export const run = (scenario: Form.Scenario): Effect.Effect<Report.Observed> =>
       faults
     }
 
-    yield* time.provide(world.release)
+    yield* done(world.release, "the end of the world")
     let closed = false
-    yield* fork(Effect.ensuring(Scope.close(scope, Exit.void), Effect.sync(() => closed = true)))
-    const end = yield* time.drive(() => closed)
+    fork(Effect.ensuring(Scope.close(scope, Exit.void), Effect.sync(() => closed = true)), "the shutdown")
+    const end = yield* simulator.drive(() => closed, "settled")
     if (end !== "done" && faults.length === 0) {
-      faults.push(`R36: expected the runtime to shut down, and at ${time.now()} ms ${why[end]}`)
+      faults.push(`R36: expected the runtime to shut down, and at ${simulator.now} ms ${why[end]}`)
     }
-    return observed
-  }))
+    return { observed, simulator }
+  })
 
 const backendsOf = (scenario: Form.Scenario): ReadonlyArray<string> => [
   ...new Set([

@@ -1,0 +1,655 @@
+/**
+ * Simulated runs of a program: the same program under many interleavings of its fibers, each of them repeatable.
+ *
+ * A program (a turn, a handler, any effect) runs under a scheduler that decides by a seed which fiber goes on, and makes fibers
+ * give way between any two of their operations. Time is virtual and moves when nothing else can happen; what is due at one
+ * moment comes in any order. Promises settle through the same queue. So "the timeout and the end fall together", or "the stop
+ * comes between taking a permit and giving it back", is a run with a number, not an accident in production.
+ *
+ * - {@link explore} runs a program under many seeds, and {@link forAll} under generated inputs too. The first run that fails is
+ *   made small (a smaller input, fewer forced switches) and told with what ran when.
+ * - {@link exhaust} enumerates all runs with up to a number of forced switches, and says how many there were.
+ * - {@link run} is one run: by a seed, or by the `replay` of a failure. Seed 0 is the natural run, in which nothing is forced.
+ *
+ * **Gotchas**
+ *
+ * The program is built anew for each run, its layers included: what it shares between runs, each of them sees. It is repeatable
+ * as far as it takes time from `Clock` and chance from `Random`; the platform's own timers, `Date.now`, `Math.random`, files
+ * and sockets are outside the simulation, and a run that waits for them has nothing left that could go on. Inside, time moves by
+ * itself: a `TestClock` is not there to be adjusted.
+ *
+ * @since 0.1.0
+ */
+import * as Arbitrary from "effect/Arbitrary"
+import * as Clock from "effect/Clock"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import type * as Exit from "effect/Exit"
+import * as Formatter from "effect/Formatter"
+import { dual } from "effect/Function"
+import * as Schema from "effect/Schema"
+import * as TurnError from "../TurnError.ts"
+import * as Choices from "./simulation/choices.ts"
+import * as Explore from "./simulation/explore.ts"
+import { Current, type Ended, type Limits } from "./simulation/simulator.ts"
+import * as Trace from "./simulation/trace.ts"
+
+/**
+ * One step of a run.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export type Step = Trace.Step
+
+/**
+ * How far a simulated run may go: beyond that it counts as one that does not end.
+ *
+ * **Details**
+ *
+ * - `horizon`: virtual time. Default: an hour.
+ * - `maxSteps`: tasks of fibers. Default: 100,000.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface Bounds {
+  readonly horizon?: Duration.Input | undefined
+  readonly maxSteps?: number | undefined
+}
+
+const limitsOf = (bounds: Bounds | undefined): Limits => ({
+  horizonMillis: Duration.toMillis(Duration.fromInputUnsafe(bounds?.horizon ?? "1 hour")),
+  maxSteps: TurnError.wholeNumber("the simulation", "maxSteps", bounds?.maxSteps ?? 100_000)
+})
+
+/**
+ * One run of a program, over.
+ *
+ * **Details**
+ *
+ * - `exit`: how the program ended, undefined when it did not; `ended` tells why not: nothing is left that could go on (`idle`),
+ *   the next thing lies beyond the horizon (`horizon`), the steps ran out (`busy`).
+ * - `problem`: why the run counts as failed, in words. It counts as failed when the program fails, dies, is interrupted, gives
+ *   `false`, or does not end.
+ * - `replay`: what repeats exactly this run, as the `schedule` of {@link run}.
+ * - `switches`: how many choices of the run were forced.
+ * - `steps`, `points`: how many tasks were run, and at how many places fibers could have been made to give way.
+ * - `elapsedMillis`: the virtual time at its end.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface Run<out A, out E = never> {
+  readonly exit: Exit.Exit<A, E> | undefined
+  readonly ended: Ended
+  readonly problem: string | undefined
+  readonly replay: string
+  readonly switches: number
+  readonly steps: number
+  readonly points: number
+  readonly elapsedMillis: number
+  readonly trace: ReadonlyArray<Step>
+}
+
+/**
+ * Runs a program once, and tells what ran when.
+ *
+ * **Details**
+ *
+ * `schedule` is a seed, or the `replay` of another run. Default: 0, the natural run. It never fails: how the program ended is
+ * its answer. Interruption interrupts the program, and waits for its end.
+ *
+ * **Example** (A sleep takes no time)
+ *
+ * ```ts import.meta.vitest
+ * import { Effect } from "effect"
+ * import { Simulation } from "effect-turn/testing"
+ *
+ * const program = Simulation.run(Effect.as(Effect.sleep("30 minutes"), "awake"), { schedule: 7 })
+ * const { elapsedMillis, replay } = await Effect.runPromise(program)
+ * const minutes = elapsedMillis / 60_000 // => 30
+ * ```
+ *
+ * @category running
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const run: {
+  (
+    options?: Bounds & { readonly schedule?: number | string | undefined }
+  ): <A, E, R>(program: Effect.Effect<A, E, R>) => Effect.Effect<Run<A, E>, never, R>
+  <A, E, R>(
+    program: Effect.Effect<A, E, R>,
+    options?: Bounds & { readonly schedule?: number | string | undefined }
+  ): Effect.Effect<Run<A, E>, never, R>
+} = dual(
+  (args) => Effect.isEffect(args[0]),
+  <A, E, R>(
+    program: Effect.Effect<A, E, R>,
+    options?: Bounds & { readonly schedule?: number | string | undefined }
+  ): Effect.Effect<Run<A, E>, never, R> => {
+    const schedule = Choices.parse(options?.schedule ?? 0)
+    return Effect.map(
+      Explore.trial(program, limitsOf(options))(schedule, { traced: true }),
+      ({ ended, exit, problem, schedule, simulator }) => ({
+        exit,
+        ended,
+        problem,
+        replay: Choices.show(schedule),
+        switches: schedule.forced?.length ?? 0,
+        steps: simulator.steps,
+        points: simulator.points,
+        elapsedMillis: simulator.now,
+        trace: simulator.tracer!.steps
+      })
+    )
+  }
+)
+
+/**
+ * A program failed under one of its interleavings.
+ *
+ * **Details**
+ *
+ * - `problem`: what went wrong in the smallest failing run that was found.
+ * - `replay`: repeats that run, as an option of what found it, on any machine.
+ * - `seed`: the first failing seed; undefined when runs were enumerated.
+ * - `input`: the smallest failing input of {@link forAll}, as text.
+ * - `trace`: what ran when, one line a step; `>` marks the steps in which something was forced.
+ * - `repeatable`: false when the same run did not fail again, so that the program takes something from outside the simulation.
+ *
+ * @category errors
+ * @since 0.1.0
+ * @stability experimental
+ */
+export class Falsified extends Schema.TaggedError<Falsified>()("Falsified", {
+  problem: Schema.String,
+  replay: Schema.String,
+  seed: Schema.optionalKey(Schema.Number),
+  input: Schema.optionalKey(Schema.String),
+  runs: Schema.Number,
+  shrinks: Schema.Number,
+  switches: Schema.Number,
+  trace: Schema.String,
+  repeatable: Schema.Boolean
+}) {
+  override get message(): string {
+    const found = this.seed === undefined ? `run ${this.runs}` : `seed ${this.seed}, run ${this.runs}`
+    return [
+      `${this.problem}`,
+      "",
+      `Found by ${found}; made smaller by ${this.shrinks} runs, to ${this.switches} forced ${
+        this.switches === 1 ? "switch" : "switches"
+      }.`,
+      `Repeat it with { replay: ${JSON.stringify(this.replay)} }`,
+      ...(this.repeatable
+        ? []
+        : ["The same run did not fail again: the program takes something from outside the simulation."]),
+      ...(this.input === undefined ? [] : ["", `Input: ${this.input}`]),
+      "",
+      "What ran when:",
+      this.trace
+    ].join("\n")
+  }
+}
+
+/**
+ * How much is explored.
+ *
+ * **Details**
+ *
+ * - `seeds`: how many seeds, from 1 on, or `{from, count}`. Default: 200. With a `budget` and no `seeds`, as many as it allows.
+ * - `budget`: real time after which no run is begun; at least one is.
+ * - `maxShrinks`: how many runs may be spent on making a failure smaller. Default: 500.
+ * - `replay`: runs only this, the `replay` of an earlier failure.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface ExploreOptions extends Bounds {
+  readonly seeds?: number | { readonly from: number; readonly count: number } | undefined
+  readonly budget?: Duration.Input | undefined
+  readonly maxShrinks?: number | undefined
+  readonly replay?: string | undefined
+}
+
+/**
+ * What exploring came to, when nothing failed: how many runs there were, and how many of them were different.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export type Explored = Explore.Explored
+
+const owner = "the simulation"
+
+const seedsOf = (options: ExploreOptions | undefined): { readonly from: number; readonly count: number } => {
+  const seeds = options?.seeds ?? (options?.budget === undefined ? 200 : Number.MAX_SAFE_INTEGER - 1)
+  const { count, from } = typeof seeds === "number" ? { from: 1, count: seeds } : seeds
+  return {
+    from: TurnError.wholeNumber(owner, "the first seed", from, 0),
+    count: TurnError.wholeNumber(owner, "seeds", count)
+  }
+}
+
+const budgetOf = (options: { readonly budget?: Duration.Input | undefined } | undefined): number =>
+  options?.budget === undefined ? Infinity : Duration.toMillis(Duration.fromInputUnsafe(options.budget))
+
+const maxShrinksOf = (options: ExploreOptions | undefined): number =>
+  TurnError.wholeNumber(owner, "maxShrinks", options?.maxShrinks ?? 500, 0)
+
+/** Makes a failure small, writes it down, and fails with it. */
+const falsified = <R>(
+  trial: Explore.Trial<R>,
+  broken: Explore.Broken,
+  maxShrinks: number,
+  said: {
+    readonly runs: number
+    readonly shrinks?: number
+    readonly seed?: number
+    readonly input?: string
+    readonly prefix?: string
+  }
+): Effect.Effect<never, Falsified, R> =>
+  Effect.gen(function*() {
+    const small = yield* Explore.shrink(trial, broken, maxShrinks)
+    const { again, steps } = yield* Explore.traceOf(trial, small)
+    return yield* new Falsified({
+      problem: small.problem,
+      replay: Choices.show(small.schedule) + (said.prefix ?? ""),
+      ...(said.seed === undefined ? undefined : { seed: said.seed }),
+      ...(said.input === undefined ? undefined : { input: said.input }),
+      runs: said.runs,
+      shrinks: small.runs + (said.shrinks ?? 0),
+      switches: small.schedule.forced?.length ?? 0,
+      trace: Trace.format(steps),
+      repeatable: again
+    })
+  })
+
+/** Runs what `replay` says, and nothing else. */
+const repeat = <R>(trial: Explore.Trial<R>, replay: string): Effect.Effect<Explored, Falsified, R> =>
+  Effect.flatMap(trial(Choices.parse(replay)), ({ problem, schedule }) =>
+    problem === undefined
+      ? Effect.succeed({ runs: 1, distinct: 1 })
+      : falsified(trial, { schedule, problem }, 0, { runs: 1 }))
+
+/**
+ * Runs a program under many seeds, until one of them makes it fail.
+ *
+ * **Details**
+ *
+ * A run fails when the program fails, dies, is interrupted, gives `false`, or does not end. The first failing run is repeated
+ * with fewer and fewer forced switches, as long as it fails, and told as a {@link Falsified}: its message is meant to be read.
+ *
+ * **Example** (A lost update)
+ *
+ * ```ts import.meta.vitest
+ * import { Effect } from "effect"
+ * import { Simulation } from "effect-turn/testing"
+ *
+ * const program = Effect.gen(function*() {
+ *   let rooms = 0
+ *   const book = Effect.gen(function*() {
+ *     const seen = yield* Effect.sync(() => rooms)
+ *     yield* Effect.sync(() => {
+ *       rooms = seen + 1
+ *     })
+ *   })
+ *   yield* Effect.all([book, book], { concurrency: "unbounded" })
+ *   return rooms === 2
+ * })
+ *
+ * const falsified = await Effect.runPromise(Effect.flip(Simulation.explore(program)))
+ * const few = falsified.switches // => 1
+ * const { exit } = await Effect.runPromise(Simulation.run(program, { schedule: falsified.replay }))
+ * const again = exit?._tag === "Success" && exit.value // => false
+ * ```
+ *
+ * @category exploring
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const explore: {
+  (options?: ExploreOptions): <R>(program: Effect.Effect<unknown, unknown, R>) => Effect.Effect<Explored, Falsified, R>
+  <R>(program: Effect.Effect<unknown, unknown, R>, options?: ExploreOptions): Effect.Effect<Explored, Falsified, R>
+} = dual(
+  (args) => Effect.isEffect(args[0]),
+  <R>(
+    program: Effect.Effect<unknown, unknown, R>,
+    options?: ExploreOptions
+  ): Effect.Effect<Explored, Falsified, R> => {
+    const trial = Explore.trial(program, limitsOf(options))
+    if (options?.replay !== undefined) return repeat(trial, options.replay)
+    const { count, from } = seedsOf(options)
+    const maxShrinks = maxShrinksOf(options)
+    return Effect.flatMap(
+      Explore.seeds(trial, from, count, budgetOf(options)),
+      ({ broken, distinct, runs }) =>
+        broken === undefined
+          ? Effect.succeed({ runs, distinct })
+          : falsified(trial, broken, maxShrinks, { runs, seed: broken.seed })
+    )
+  }
+)
+
+/**
+ * How {@link forAll} generates its inputs.
+ *
+ * **Details**
+ *
+ * - `inputs`: how many inputs. Default: 100; with a `budget`, as many as it allows.
+ * - `seeds`: under how many seeds each of them runs. Default: 5.
+ * - `budget`: real time after which no run is begun; at least one is.
+ * - `seed`: of the inputs, and where the seeds of their runs begin. Default: 1.
+ * - `maxShrinks`: how many smaller inputs are tried, and how many runs with fewer switches. Default: 500.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface ForAllOptions extends Bounds {
+  readonly inputs?: number | undefined
+  readonly seeds?: number | undefined
+  readonly seed?: number | undefined
+  readonly budget?: Duration.Input | undefined
+  readonly maxShrinks?: number | undefined
+  readonly replay?: string | undefined
+}
+
+/** How many seeds a smaller input gets to fail under, besides the run that the greater one failed in. */
+const seedsOfShrunk = 20
+
+/**
+ * Runs a program of generated inputs, each of them under some seeds, until one fails.
+ *
+ * **Details**
+ *
+ * What fails is made small: first the input, as its `Arbitrary` shrinks, then the forced switches. The {@link Falsified} has both,
+ * and a `replay` that repeats exactly that run.
+ *
+ * **Example** (More than two at once)
+ *
+ * ```ts import.meta.vitest
+ * import { Arbitrary, Effect, Schema } from "effect"
+ * import { Simulation } from "effect-turn/testing"
+ *
+ * const some = Arbitrary.array(Arbitrary.schema(Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 50 }))))
+ * const program = (latencies: ReadonlyArray<number>) =>
+ *   Effect.gen(function*() {
+ *     let running = 0
+ *     const work = (millis: number) =>
+ *       Effect.sync(() => ++running <= 2).pipe(Effect.tap(Effect.sleep(millis)), Effect.tap(() => Effect.sync(() => running--)))
+ *     return (yield* Effect.forEach(latencies, work, { concurrency: "unbounded" })).every((kept) => kept)
+ *   })
+ *
+ * const falsified = await Effect.runPromise(Effect.flip(Simulation.forAll(some, program)))
+ * const three = JSON.parse(falsified.input!).length // => 3
+ * ```
+ *
+ * @category exploring
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const forAll: {
+  <I, R>(
+    program: (input: I) => Effect.Effect<unknown, unknown, R>,
+    options?: ForAllOptions
+  ): (inputs: Arbitrary.Arbitrary<I>) => Effect.Effect<Explored, Falsified, R>
+  <I, R>(
+    inputs: Arbitrary.Arbitrary<I>,
+    program: (input: I) => Effect.Effect<unknown, unknown, R>,
+    options?: ForAllOptions
+  ): Effect.Effect<Explored, Falsified, R>
+} = dual(
+  (args) => Arbitrary.isArbitrary(args[0]),
+  <I, R>(
+    inputs: Arbitrary.Arbitrary<I>,
+    program: (input: I) => Effect.Effect<unknown, unknown, R>,
+    options?: ForAllOptions
+  ): Effect.Effect<Explored, Falsified, R> => {
+    const limits = limitsOf(options)
+    const maxShrinks = maxShrinksOf(options)
+    const perInput = TurnError.wholeNumber(owner, "seeds", options?.seeds ?? 5)
+    const count = TurnError.wholeNumber(
+      owner,
+      "inputs",
+      options?.inputs ?? (options?.budget === undefined ? 100 : 1_000_000)
+    )
+    const budget = budgetOf(options)
+    const seed = TurnError.wholeNumber(owner, "seed", options?.seed ?? 1, 0)
+    const replayed = options?.replay === undefined ? undefined : splitReplay(options.replay)
+    return Effect.suspend(() => {
+      let runs = 0
+      let distinct = 0
+      let shrinks = 0
+      let found: (Explore.Broken & { readonly seed: number }) | undefined
+      let foundAfter = 0
+      const live = Clock.Clock.defaultValue()
+      const end = live.currentTimeMillisUnsafe() + budget
+      /** Fails with the run that fails; nothing is run any more once time is up. */
+      const property = (input: I) =>
+        Effect.gen(function*() {
+          if (found === undefined && runs > 0 && live.currentTimeMillisUnsafe() >= end) return true
+          const trial = Explore.trial(Effect.suspend(() => program(input)), limits)
+          if (replayed !== undefined) {
+            const { problem, schedule } = yield* trial(replayed.schedule)
+            runs++
+            if (problem !== undefined) {
+              found = { problem, schedule, seed: schedule.seed }
+              return yield* Effect.fail(found)
+            }
+            return true
+          }
+          if (found !== undefined) {
+            shrinks++
+            const { problem, schedule } = yield* trial(found.schedule)
+            if (problem !== undefined) {
+              found = { problem, schedule, seed: found.seed }
+              return yield* Effect.fail(found)
+            }
+          }
+          const from = found === undefined ? seed + runs : 0
+          const explored = yield* Explore.seeds(
+            trial,
+            from,
+            found === undefined ? perInput : seedsOfShrunk,
+            Infinity
+          )
+          if (found === undefined) {
+            runs += explored.runs
+            distinct += explored.distinct
+          }
+          if (explored.broken === undefined) return true
+          if (found === undefined) foundAfter = runs
+          found = explored.broken
+          return yield* Effect.fail(found)
+        })
+      const checked = Arbitrary.checkEffect(
+        inputs,
+        property,
+        replayed === undefined
+          ? { runs: count, seed, maxShrinks }
+          : { replay: replayed.input, maxShrinks: 0 }
+      )
+      return Effect.flatMap(checked, (result): Effect.Effect<Explored, Falsified, R> => {
+        switch (result._tag) {
+          case "Passed":
+            return Effect.succeed({ runs, distinct })
+          case "Falsified": {
+            const broken = found!
+            return falsified(
+              Explore.trial(Effect.suspend(() => program(result.shrunkInput)), limits),
+              broken,
+              replayed === undefined ? maxShrinks : 0,
+              {
+                runs: replayed === undefined ? foundAfter : 1,
+                shrinks,
+                seed: broken.seed,
+                input: Formatter.format(result.shrunkInput, { space: 2 }),
+                prefix: `@${result.replay}`
+              }
+            )
+          }
+          case "ReplayMismatch":
+            // The input is there, and the run passes: there is nothing to tell.
+            if (result.reason === "PropertyPassed" || result.reason === "ShrinkPassed") {
+              return Effect.succeed({ runs: 1, distinct: 1 })
+            }
+            return Effect.die(badReplay(options?.replay, `its input cannot be generated any more: ${result.reason}`))
+          case "Exhausted":
+            return Effect.die(
+              new Error(
+                `the inputs of the simulation: expected ${count}, and ${result.runs} were generated before ${result.discards} were discarded`
+              )
+            )
+        }
+      })
+    })
+  }
+)
+
+const badReplay = (replay: unknown, why: string): TurnError.TurnError =>
+  TurnError.make(
+    new TurnError.InvalidInput({
+      what: "the replay of a simulation",
+      expected: `the \`replay\` of an earlier failure (${why})`,
+      received: TurnError.show(replay)
+    })
+  )
+
+/** A run, and the input it had, as {@link forAll} writes them. */
+const splitReplay = (replay: string): { readonly schedule: Choices.Schedule; readonly input: string } => {
+  const at = replay.indexOf("@")
+  if (at === -1) throw badReplay(replay, "it has no input")
+  return { schedule: Choices.parse(replay.slice(0, at)), input: replay.slice(at + 1) }
+}
+
+/**
+ * How far {@link exhaust} goes.
+ *
+ * **Details**
+ *
+ * - `switches`: the most forced choices of a run. Default: 2.
+ * - `maxOrders`: the most runs. Default: 10,000.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface ExhaustOptions extends Bounds {
+  readonly switches?: number | undefined
+  readonly maxOrders?: number | undefined
+}
+
+/**
+ * What enumerating came to, when nothing failed.
+ *
+ * **Details**
+ *
+ * - `orders`: how many different runs there were.
+ * - `switches`: every run with at most this many forced choices was run; -1 when not even the natural one was.
+ * - `complete`: false when `maxOrders` came first.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export type Exhausted = Explore.Enumerated
+
+/**
+ * Runs every interleaving of a small program with up to a number of forced choices, those with fewer first.
+ *
+ * **Details**
+ *
+ * A forced choice is a task that runs before an older one, or a fiber that gives way where something else could run. Most
+ * faults of concurrency need one or two. The first failing run is told as a {@link Falsified}.
+ *
+ * **Example** (All orders of two)
+ *
+ * ```ts import.meta.vitest
+ * import { Effect } from "effect"
+ * import { Simulation } from "effect-turn/testing"
+ *
+ * const program = Effect.all([Effect.sleep(5), Effect.sleep(5)], { concurrency: "unbounded" })
+ * const { complete, orders } = await Effect.runPromise(Simulation.exhaust(program, { switches: 1 }))
+ * const whole = complete && orders > 1 // => true
+ * ```
+ *
+ * @category exploring
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const exhaust: {
+  (options?: ExhaustOptions): <R>(program: Effect.Effect<unknown, unknown, R>) => Effect.Effect<Exhausted, Falsified, R>
+  <R>(program: Effect.Effect<unknown, unknown, R>, options?: ExhaustOptions): Effect.Effect<Exhausted, Falsified, R>
+} = dual(
+  (args) => Effect.isEffect(args[0]),
+  <R>(
+    program: Effect.Effect<unknown, unknown, R>,
+    options?: ExhaustOptions
+  ): Effect.Effect<Exhausted, Falsified, R> => {
+    const trial = Explore.trial(program, limitsOf(options))
+    const switches = TurnError.wholeNumber(owner, "switches", options?.switches ?? 2, 0)
+    const maxOrders = TurnError.wholeNumber(owner, "maxOrders", options?.maxOrders ?? 10_000)
+    return Effect.flatMap(
+      Explore.enumerate(trial, 0, switches, maxOrders),
+      ({ broken, ...enumerated }) =>
+        broken === undefined
+          ? Effect.succeed(enumerated)
+          : falsified(trial, broken, 500, { runs: enumerated.orders })
+    )
+  }
+)
+
+/**
+ * Writes a line into the trace of the simulated run that this is part of. Outside a simulation it does nothing.
+ *
+ * @category combinators
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const note = (text: string): Effect.Effect<void> => Effect.map(Current, (simulator) => simulator?.note(text))
+
+/**
+ * Succeeds when the run comes to its n-th point, counted from 1: the fiber that is there gives way, and what waited for the point
+ * goes on at once. A point is a place between two operations of fibers. With it a stop can be put everywhere: a run tells how many
+ * `points` it has. Outside a simulation it never succeeds.
+ *
+ * **Example** (A stop at each point)
+ *
+ * ```ts import.meta.vitest
+ * import { Effect, Fiber } from "effect"
+ * import { Simulation } from "effect-turn/testing"
+ *
+ * const stopped = (point: number) =>
+ *   Effect.gen(function*() {
+ *     let open = 0
+ *     const work = Effect.acquireUseRelease(
+ *       Effect.sync(() => open++),
+ *       () => Effect.sleep(10),
+ *       () => Effect.sync(() => open--)
+ *     )
+ *     const fiber = yield* Effect.forkChild(work)
+ *     yield* Effect.raceFirst(Effect.andThen(Simulation.point(point), Fiber.interrupt(fiber)), Fiber.await(fiber))
+ *     return open === 0
+ *   })
+ *
+ * const { points } = await Effect.runPromise(Simulation.run(stopped(Infinity)))
+ * const all = Array.from({ length: points }, (_, i) => Simulation.run(stopped(i + 1)))
+ * const runs = await Effect.runPromise(Effect.all(all))
+ * const broken = runs.filter((run) => run.problem !== undefined).length // => 0
+ * ```
+ *
+ * @category combinators
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const point = (n: number): Effect.Effect<void> =>
+  Effect.flatMap(Current, (simulator) => simulator === undefined ? Effect.never : simulator.point(n))
