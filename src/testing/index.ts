@@ -24,3 +24,10 @@ export * as Scenario from "./Scenario.ts"
  * @since 0.1.0
  */
 export * as Simulation from "./Simulation.ts"
+
+/**
+ * The rules of turns as laws, to judge what was seen of turns that ran.
+ *
+ * @since 0.1.0
+ */
+export * as Laws from "./Laws.ts"

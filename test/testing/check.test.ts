@@ -246,10 +246,10 @@ describe("rules that always hold", () => {
     )
   })
 
-  it("counts one tenant's keys against no other's", () =>
+  it("counts one tenant's keys against no other's, and finds who runs for another tenant than its turn", () =>
     assert.deepStrictEqual(
       rules(observedOf({ runs: [{ ...look, ended: 2.5, endedAt: 12 }, { ...book, tenant: "north" }] })),
-      []
+      ['R35: "b" (book) of turn 0 ran for the tenant "north", expected "default"']
     ))
 
   it("lets work inside a handler touch what the handler holds", () => {

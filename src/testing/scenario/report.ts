@@ -5,6 +5,7 @@
  */
 import * as Outcome from "../../Outcome.ts"
 import type * as FakeTool from "../FakeTool.ts"
+import type { SeenEvent } from "../laws/observation.ts"
 import type * as Form from "./schema.ts"
 
 /**
@@ -97,6 +98,7 @@ export interface ObservedTurn {
   readonly stops: ReadonlyArray<number>
   /** The earlier turn whose outcomes it repeats. */
   readonly repeats: number | undefined
+  readonly events?: ReadonlyArray<SeenEvent> | undefined
 }
 
 /** What was seen of a whole run. @internal */

@@ -15,6 +15,7 @@ import type * as Outcome from "../../Outcome.ts"
 import * as Turn from "../../Turn.ts"
 import * as TurnContext from "../../TurnContext.ts"
 import * as FakeTool from "../FakeTool.ts"
+import type { SeenEvent } from "../laws/observation.ts"
 import { Choices, randomOf, type Schedule } from "../simulation/choices.ts"
 import { type Ended, Simulator } from "../simulation/simulator.ts"
 import * as Report from "./report.ts"
@@ -165,10 +166,10 @@ export const run = (
       })
 
     const launch = (index: number): void => {
-      const { events = [], finishReason, resume, tenant = "default" } = scenario.turns[index]!
+      const { events: happenings = [], finishReason, resume, tenant = "default" } = scenario.turns[index]!
       const running = begin(index)
       const { seen } = running
-      for (const event of events) simulator.at(seen.startedAt + event.atMs, () => happen(running, event))
+      for (const event of happenings) simulator.at(seen.startedAt + event.atMs, () => happen(running, event))
       if (resume === true) {
         // Nothing was held, or the run is refused later on: what the turn was answered is what it is answered.
         seen.repeats = index - 1
@@ -177,17 +178,21 @@ export const run = (
         return
       }
       const stop = Deferred.makeUnsafe<string>()
+      const events: Array<SeenEvent> = seen.events = []
       const options: Turn.Options = {
         ...Tools.optionsOf(scenario.policy, false),
         turn: seen.id,
         finishReason,
+        onEvent: (event) => {
+          events.push({ place: world.mark(), event })
+        },
         onClosed: ({ outcomes }) =>
           Effect.sync(() => {
             running.closed = [...running.closed, outcomes]
           })
       }
       // A turn is stopped by value, and through its handle where single calls are stopped.
-      const byHandle = events.some((event) => event.type === "cancelCall")
+      const byHandle = happenings.some((event) => event.type === "cancelCall")
       const turn: Effect.Effect<ReadonlyArray<Outcome.Outcome<any>>, unknown, any> = byHandle
         ? Effect.scoped(Effect.flatMap(Turn.start(toolkit as any, seen.calls, options), (handle) => {
           running.stop = handle.cancel("scenario")

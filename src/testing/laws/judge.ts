@@ -1,0 +1,461 @@
+/**
+ * The laws one by one. Each looks at what was seen alone, says how many things it had to judge, and each breach in words.
+ *
+ * @since 0.1.0
+ */
+import * as Outcome from "../../Outcome.ts"
+import * as TurnError from "../../TurnError.ts"
+import type * as FakeTool from "../FakeTool.ts"
+import { type Answer, atWork, lastAnswer, type Observation, type ObservedTurn, rootOf } from "./observation.ts"
+
+/** What a law found: how many things it judged, and what is wrong with them. */
+export interface Judged {
+  readonly judged: number
+  readonly problems: ReadonlyArray<string>
+}
+
+/** Judges things one by one; a thing that is not the law's business gives undefined. */
+const each = <A>(things: ReadonlyArray<A>, judge: (thing: A) => ReadonlyArray<string> | undefined): Judged => {
+  let judged = 0
+  const problems: Array<string> = []
+  for (const thing of things) {
+    const found = judge(thing)
+    if (found === undefined) continue
+    judged++
+    problems.push(...found)
+  }
+  return { judged, problems }
+}
+
+const together = (...all: ReadonlyArray<Judged>): Judged => ({
+  judged: all.reduce((sum, one) => sum + one.judged, 0),
+  problems: all.flatMap((one) => one.problems)
+})
+
+/** `"c1" (get_weather) of turn 0` */
+const named = (o: Observation, run: FakeTool.Run): string => {
+  const root = rootOf(run)
+  const turn = o.turns.findIndex((one) => one.id === root.turn)
+  const inside = root === run ? "" : `, inside ${JSON.stringify(root.id)},`
+  return `${JSON.stringify(run.id)} (${run.tool})${inside} of turn ${turn === -1 ? "unknown" : turn}`
+}
+
+const turns = (o: Observation) => o.turns.map((turn, index) => ({ turn, index }))
+
+const runsOf = (o: Observation, turn: ObservedTurn): ReadonlyArray<FakeTool.Run> =>
+  o.runs.filter((run) => rootOf(run).turn === turn.id)
+
+const same = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b)
+
+/** What is told of a call elsewhere, and differs from what it was answered. */
+const otherwise = (
+  where: string,
+  answers: ReadonlyArray<Answer>,
+  told: ReadonlyArray<Answer>
+): ReadonlyArray<string> =>
+  told.length !== answers.length
+    ? [`R1: ${where}: expected ${answers.length} outcomes, got ${told.length}`]
+    : told.flatMap((one, position) =>
+      same(one.outcome, answers[position]!.outcome) ? [] : [
+        `R1: ${where}, call ${position}: expected the one answer that it was given, ${
+          TurnError.show(answers[position]!.outcome)
+        }, got ${TurnError.show(one.outcome)}`
+      ]
+    )
+
+export const answeredOnce = (o: Observation): Judged =>
+  each(turns(o), ({ index, turn }) => {
+    const { answers, calls, events, lateAnswers } = turn
+    if (answers === undefined) return undefined
+    if (answers.length !== calls.length) {
+      return [`R1: turn ${index}: expected one outcome for each of ${calls.length} calls, got ${answers.length}`]
+    }
+    const problems: Array<string> = []
+    if (lateAnswers !== undefined) problems.push(...otherwise(`turn ${index}, when all was over`, answers, lateAnswers))
+    if (events === undefined) return problems
+    const ends = events.filter(({ event }) => event._tag === "CallEnded")
+    calls.forEach((call, position) => {
+      const own = ends.filter(({ event }) => event._tag === "CallEnded" && event.position === position)
+      if (own.length !== 1) {
+        problems.push(
+          `R1: turn ${index}, call ${position} (${
+            JSON.stringify(call.id)
+          }): expected one event of its end, got ${own.length}`
+        )
+      }
+    })
+    return problems
+  })
+
+export const toldAsAnswered = (o: Observation): Judged =>
+  each(turns(o), ({ index, turn }) => {
+    const { answers, told } = turn
+    if (told === undefined || answers === undefined) return undefined
+    if (told.length !== 1) {
+      return [`R4: ${turn.id}: expected to be told once that it has closed, and was told ${told.length} times`]
+    }
+    return otherwise(`turn ${index}, as its closing was told`, answers, told[0]!)
+  })
+
+export const emissionOrder = (o: Observation): Judged =>
+  together(
+    each(turns(o), ({ index, turn }) => {
+      const { answers, calls } = turn
+      if (answers === undefined || answers.length !== calls.length) return undefined
+      return answers.flatMap((answer, position) => {
+        const expected = JSON.stringify(calls[position]!.id)
+        const got = JSON.stringify(answer.outcome.id)
+        return expected === got && answer.position === position
+          ? []
+          : [
+            `R1: turn ${index}, call ${position}: expected the outcome of ${expected}, got that of ${got} (call ${answer.position})`
+          ]
+      })
+    }),
+    conflicts(o, ({ a, b, key }) => {
+      if (a.turn !== b.turn || overlaps(a, b)) return undefined
+      if (a.position <= b.position) return []
+      return [
+        `R12: ${named(o, a)} and ${named(o, b)} conflict on ${
+          JSON.stringify(key)
+        }, and did not run in the order in which they were emitted`
+      ]
+    })
+  )
+
+export const honest = (o: Observation): Judged =>
+  each(
+    turns(o).flatMap(({ index, turn }) =>
+      (turn.repeats === undefined ? turn.answers ?? [] : []).map((answer, position) => ({
+        answer,
+        position,
+        turn,
+        index
+      }))
+    ),
+    ({ answer: { outcome, position: own }, index, position, turn }) => {
+      if (own !== position) return undefined // not this call's answer, which another law has said
+      // A call that has left the run that it shared was answered by itself; the run went on for the others.
+      const left = outcome.status === "cancelled" && turn.answers!.some((one) => one.outcome.duplicateOf === outcome.id)
+      if (left) return undefined
+      const runs = o.runs.filter((run) => run.turn === turn.id && run.position === position)
+      const where = `R3: turn ${index}, call ${position} (${JSON.stringify(outcome.id)})`
+      if (runs.length > 0 && !outcome.started) {
+        return [`${where}: its handler was started, and its outcome says that it was not`]
+      }
+      return outcome.effect === "none" && runs.some((run) => run.effectAt !== undefined)
+        ? [`${where}: its effect landed, and its outcome says that there was none`]
+        : []
+    }
+  )
+
+/** When the work of a run could first have been told to stop. */
+const stoppedAt = (o: Observation, turn: ObservedTurn, run: FakeTool.Run): number => {
+  const moments = [...turn.stops, turn.startedAt + turn.deadline]
+  const ownClock = (one: FakeTool.Run) => {
+    const facts = o.tools.get(one.tool)
+    // The limit of silence is counted from the last note, so it may run out from its own length on.
+    if (facts !== undefined) moments.push(one.startedAt + Math.min(facts.timeout, facts.idleTimeout))
+  }
+  for (let one: FakeTool.Run | undefined = run; one !== undefined; one = one.parent) ownClock(one)
+  if (turn.stopsSiblings) {
+    for (const other of runsOf(o, turn)) {
+      ownClock(other)
+      if (other.endedAt !== undefined) moments.push(other.endedAt)
+    }
+    // A call that has waited for too long is a failure too.
+    for (const { waitTimeout } of o.tools.values()) moments.push(turn.startedAt + waitTimeout)
+  }
+  return Math.min(...moments)
+}
+
+export const noOrphans = (o: Observation): Judged =>
+  together(...o.turns.map((turn) => {
+    const { answered, answeredAt } = turn
+    if (answered === undefined || answeredAt === undefined) return { judged: 0, problems: [] }
+    return each(runsOf(o, turn), (run) => {
+      // Work that was given up on goes on, with what it runs inside; it is looked at by itself.
+      if (run.parent !== undefined && atWork(run.parent, answered)) return undefined
+      if (run.began > answered) return [`R17: ${named(o, run)} was started after the turn's answer`]
+      if (!atWork(run, answered)) return []
+      const grace = run.access === "read" ? turn.graceReads : turn.graceWrites
+      if (grace === Infinity) {
+        return [`R17: ${named(o, run)} was still at work after the turn's answer at ${answeredAt} ms`]
+      }
+      return stoppedAt(o, turn, run) + grace <= answeredAt ? [] : [
+        `R20: ${
+          named(o, run)
+        } was still at work after the turn's answer at ${answeredAt} ms, and its grace of ${grace} ms had not run out`
+      ]
+    })
+  }))
+
+/** The first moment, as a place, from which a turn may start nothing, with the reason. */
+const stopPlace = (turn: ObservedTurn): { readonly place: number; readonly why: string } | undefined => {
+  for (const { event, place } of turn.events ?? []) {
+    if (event._tag === "TurnStopped") return { place, why: "the turn was stopped" }
+    if (turn.failFast && event._tag === "CallEnded") {
+      if (Outcome.isFailure(event.outcome)) return { place, why: `a sibling failed (${JSON.stringify(event.id)})` }
+    }
+  }
+  return undefined
+}
+
+export const nothingAfterStop = (o: Observation): Judged =>
+  each(o.turns, (turn) => {
+    const stop = stopPlace(turn)
+    if (stop === undefined) return undefined
+    // A handler that was started may do its first step later.
+    const started = new Set(
+      turn.events!.flatMap(({ event, place }) =>
+        event._tag === "CallStarted" && place < stop.place ? [event.position] : []
+      )
+    )
+    return o.runs.flatMap((run) =>
+      run.turn === turn.id && run.began > stop.place && !started.has(run.position)
+        ? [`R18: ${named(o, run)} was started after ${stop.why}`]
+        : []
+    )
+  })
+
+export const permitsReturned = (o: Observation): Judged => {
+  const count = (when: string, permits: Readonly<Record<string, number>>, place: number) =>
+    each(Object.entries(permits), ([backend, out]) => {
+      const working = o.runs.filter((run) => run.backend === backend && atWork(run, place)).length
+      return out <= working
+        ? []
+        : [
+          `R14: backend ${
+            JSON.stringify(backend)
+          }, ${when}: expected at most ${working} permits out, one for each handler at work, got ${out}`
+        ]
+    })
+  return together(
+    count("when the last turn was answered", o.permitsAnswered, lastAnswer(o.turns)),
+    count("when nothing more happened", o.permitsEnd, Infinity)
+  )
+}
+
+/** The places at which somebody began to work. */
+const beginnings = (o: Observation) => o.runs.map((run) => ({ run, place: run.began + 0.5 }))
+
+/** Work that waits for work of its own holds its permit for that, and lends it: the innermost counts. */
+const busy = (o: Observation, place: number): ReadonlyArray<FakeTool.Run> => {
+  const working = o.runs.filter((run) => atWork(run, place))
+  const outer = new Set(working.map((run) => run.parent))
+  return working.filter((run) => !outer.has(run))
+}
+
+export const limitsKept = (o: Observation): Judged => {
+  const over = (what: string, running: number, limit: number, run: FakeTool.Run): ReadonlyArray<string> =>
+    running <= limit ? [] : [
+      `R14: ${what}: expected at most ${limit} at work at once, got ${running} at ${run.startedAt} ms, when ${
+        named(o, run)
+      } began`
+    ]
+  return together(
+    each(beginnings(o), ({ place, run }) => {
+      const limits = run.backend === undefined ? undefined : o.backends.get(run.backend)
+      if (limits === undefined) return undefined
+      const there = busy(o, place).filter((one) => one.backend === run.backend)
+      const own = there.filter((one) => one.tenant === run.tenant).length
+      return [
+        ...over(`backend ${JSON.stringify(run.backend)}`, there.length, limits.concurrency, run),
+        ...over(`backend ${JSON.stringify(run.backend)}, tenant ${run.tenant}`, own, limits.perTenant, run)
+      ]
+    }),
+    each(beginnings(o), ({ place, run }) => {
+      const index = o.turns.findIndex((turn) => turn.id === run.turn)
+      const turn = o.turns[index]
+      if (turn?.events === undefined || (turn.limit === Infinity && !turn.sequential)) return undefined
+      // What was given up on has its answer, and makes room for another in the same step.
+      const givenUp = new Set(
+        turn.events.flatMap(({ event }) =>
+          event._tag === "CallEnded" && event.at <= run.startedAt ? [event.position] : []
+        )
+      )
+      const running = o.runs.filter((one) =>
+        one.turn === run.turn && atWork(one, place) && (one === run || !givenUp.has(one.position))
+      )
+      return over(`turn ${index}'s own limit`, running.length, turn.sequential ? 1 : turn.limit, run)
+    })
+  )
+}
+
+/** A path without empty, `.` and `..` segments. */
+const normal = (key: string): string => {
+  const [head = "", ...rest] = key.split("/")
+  const parts: Array<string> = []
+  for (const part of rest) {
+    if (part === "..") parts.pop()
+    else if (part !== "" && part !== ".") parts.push(part)
+  }
+  return rest.length === 0 ? head : `${head}/${parts.join("/")}`
+}
+
+const covers = (a: string, b: string): boolean =>
+  a === b || (a.includes("/") && b.startsWith(a.endsWith("/") ? a : `${a}/`))
+
+/** Two runs conflict when they may touch the same thing, and one of them writes. */
+const conflict = (o: Observation, a: FakeTool.Run, b: FakeTool.Run): string | undefined => {
+  if (a.access === "read" && b.access === "read") return undefined
+  const keysOf = (run: FakeTool.Run) => o.tools.get(run.tool)?.keys(run.params)?.map(normal)
+  const keysA = keysOf(a)
+  const keysB = keysOf(b)
+  if (keysA?.length === 0 || keysB?.length === 0) return undefined
+  if (keysA === undefined || keysB === undefined) return "unknown reach"
+  return keysA.find((one) => keysB.some((other) => covers(one, other) || covers(other, one)))
+}
+
+const isInside = (run: FakeTool.Run, outer: FakeTool.Run): boolean => {
+  for (let one = run.parent; one !== undefined; one = one.parent) if (one === outer) return true
+  return false
+}
+
+const overlaps = (a: FakeTool.Run, b: FakeTool.Run): boolean =>
+  b.began < (a.ended ?? Infinity) && a.began < (b.ended ?? Infinity)
+
+interface Conflict {
+  /** The one that began first. */
+  readonly a: FakeTool.Run
+  readonly b: FakeTool.Run
+  readonly key: string
+}
+
+/** Judges all pairs of runs of one tenant that conflict, but for work inside the other. */
+const conflicts = (o: Observation, judge: (pair: Conflict) => ReadonlyArray<string> | undefined): Judged => {
+  const pairs: Array<Conflict> = []
+  o.runs.forEach((a, index) => {
+    for (const b of o.runs.slice(index + 1)) {
+      if (a.tenant !== b.tenant || isInside(a, b) || isInside(b, a)) continue
+      const key = conflict(o, a, b)
+      if (key !== undefined) pairs.push({ a, b, key })
+    }
+  })
+  return each(pairs, judge)
+}
+
+export const noOverlap = (o: Observation): Judged =>
+  conflicts(o, ({ a, b, key }) =>
+    overlaps(a, b)
+      ? [
+        `R12: ${named(o, a)} and ${named(o, b)} conflict on ${
+          JSON.stringify(key)
+        }, and ran at the same time from ${b.startedAt} ms`
+      ]
+      : [])
+
+/** When a call that never ran was answered: until then it may have kept others from what it would have touched. */
+const answeredUnrun = (
+  o: Observation
+): ReadonlyArray<{ readonly turn: ObservedTurn; readonly position: number; readonly at: number }> =>
+  o.turns.flatMap((turn) =>
+    (turn.events ?? []).flatMap(({ event }) =>
+      event._tag !== "CallEnded" || o.runs.some((run) => run.turn === turn.id && run.position === event.position)
+        ? []
+        : [{ turn, position: event.position, at: event.at }]
+    )
+  )
+
+/**
+ * A call that nothing keeps waits for nothing. Judged for calls that ran, at the moments when something began or ended: what one may
+ * wait for is an earlier call of its tenant that it conflicts with, a permit, its turn's own limit, and a human's word.
+ */
+export const workConserving = (o: Observation): Judged => {
+  if (o.turns.some((turn) => turn.events === undefined && turn.repeats === undefined)) {
+    return { judged: 0, problems: [] }
+  }
+  const turnOf = (run: FakeTool.Run) => o.turns.find((one) => one.id === run.turn)
+  const unrun = answeredUnrun(o)
+  const moments = [...new Set(o.runs.flatMap((run) => [run.startedAt, run.endedAt ?? Infinity]))].sort((a, b) => a - b)
+  return each(o.runs, (run) => {
+    const turn = turnOf(run)
+    if (turn === undefined || o.tools.get(run.tool)?.asks === true) return undefined
+    const isEarlier = (other: ObservedTurn, position: number) =>
+      other === turn ? position < run.position : other.startedAt <= turn.startedAt
+    let ready = turn.startedAt
+    for (const other of o.runs) {
+      if (other === run || other.tenant !== run.tenant || isInside(other, run)) continue
+      const theirs = turnOf(other)
+      const earlier = theirs === undefined ? other.began < run.began : isEarlier(theirs, other.position)
+      const waits = (theirs === turn && turn.sequential) || conflict(o, run, other) !== undefined
+      if (earlier && waits) ready = Math.max(ready, other.endedAt ?? Infinity)
+    }
+    for (const one of unrun) {
+      if (one.turn.tenant === turn.tenant && isEarlier(one.turn, one.position)) ready = Math.max(ready, one.at)
+    }
+    const limits = run.backend === undefined ? undefined : o.backends.get(run.backend)
+    const idle = moments.find((moment) => {
+      if (moment < ready || moment >= run.startedAt) return false
+      const working = o.runs.filter((one) => one.startedAt <= moment && (one.endedAt ?? Infinity) > moment)
+      const there = working.filter((one) => one.backend === run.backend)
+      const full = limits !== undefined && (there.length >= limits.concurrency ||
+        there.filter((one) => one.tenant === run.tenant).length >= limits.perTenant)
+      return !full && working.filter((one) => one.turn === run.turn).length < turn.limit
+    })
+    return idle === undefined ? [] : [
+      `R12: ${
+        named(o, run)
+      } could have run from ${ready} ms on, nothing kept it at ${idle} ms, and it began at ${run.startedAt} ms`
+    ]
+  })
+}
+
+export const writesWhole = (o: Observation): Judged =>
+  each(o.runs, (run) => {
+    if (run.access === "read" || o.tools.get(run.tool)?.keyed === true) return undefined
+    return run.end !== "interrupted" ? [] : [
+      `R20: ${
+        named(o, run)
+      }, a write without an idempotency key, was interrupted at ${run.endedAt} ms after its start at ${run.startedAt} ms`
+    ]
+  })
+
+export const runsOnce = (o: Observation): Judged => {
+  const seen = new Set<string>()
+  return each(o.runs, (run) => {
+    if (run.access === "read" || o.tools.get(run.tool)?.keyed === true) return undefined
+    const call = JSON.stringify([run.turn, run.position])
+    const again = seen.has(call)
+    seen.add(call)
+    return again ? [`R24: ${named(o, run)}, a write without an idempotency key, ran twice for one call`] : []
+  })
+}
+
+export const tenantsApart = (o: Observation): Judged =>
+  each(o.runs, (run) => {
+    const turn = o.turns.find((one) => one.id === rootOf(run).turn)
+    if (turn === undefined) return undefined
+    return run.tenant === turn.tenant ? [] : [
+      `R35: ${named(o, run)} ran for the tenant ${JSON.stringify(run.tenant)}, expected ${JSON.stringify(turn.tenant)}`
+    ]
+  })
+
+export const callsKnown = (o: Observation): Judged =>
+  each(o.runs, (run) =>
+    run.position === -1 || !o.turns.some((turn) => turn.id === rootOf(run).turn)
+      ? [`R35: a run of ${run.tool} at ${run.startedAt} ms does not know which call of which turn it serves`]
+      : [])
+
+const brokenText = (value: unknown): string | undefined => {
+  if (typeof value === "string") return value.isWellFormed() ? undefined : value
+  if (typeof value !== "object" || value === null) return undefined
+  for (const [name, inner] of Object.entries(value)) {
+    const found = brokenText(name) ?? brokenText(inner)
+    if (found !== undefined) return found
+  }
+  return undefined
+}
+
+export const wholeTexts = (o: Observation): Judged =>
+  each(
+    turns(o).flatMap(({ index, turn }) => (turn.answers ?? []).map((answer) => ({ answer, index }))),
+    ({ answer: { model, position }, index }) => {
+      const text = brokenText(model)
+      return text === undefined ? [] : [
+        `R29: turn ${index}, call ${position}: expected whole characters in what the model gets, got half of one in ${
+          TurnError.show(text)
+        }`
+      ]
+    }
+  )

@@ -1,0 +1,202 @@
+/**
+ * What was seen of turns that ran, as the laws take it: facts about the tools, the turns with their answers, and every run of a
+ * handler. Nothing in it is the library's own opinion of what it did, but for the answers and the events that are judged.
+ *
+ * @since 0.1.0
+ */
+import type * as Tool from "effect/ai/Tool"
+import * as Outcome from "../../Outcome.ts"
+import * as ToolPolicy from "../../ToolPolicy.ts"
+import type * as TurnEvent from "../../TurnEvent.ts"
+import type * as FakeTool from "../FakeTool.ts"
+
+/**
+ * What is known of a tool beforehand. Times are in milliseconds, `Infinity` for none.
+ *
+ * **Details**
+ *
+ * `keys` gives the resource keys of a call, undefined for unknown reach. `keyed`: a write that carries an idempotency key which
+ * its backend honours, so that it may be interrupted and run again. `asks`: whether it needs approval is a question that may take time.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface ToolFacts {
+  readonly access: ToolPolicy.Access
+  readonly keys: (params: unknown) => ReadonlyArray<string> | undefined
+  readonly keyed: boolean
+  readonly timeout: number
+  readonly idleTimeout: number
+  readonly waitTimeout: number
+  readonly backend: string | undefined
+  readonly asks: boolean
+}
+
+/** What a tool's policies say. */
+export const factsOf = (tool: Tool.Any): ToolFacts => {
+  const policy = ToolPolicy.get(tool)
+  return {
+    access: policy.access,
+    keys: (params) => policy.keys?.(params),
+    keyed: policy.forward !== undefined,
+    timeout: policy.timeout,
+    idleTimeout: policy.idleTimeout,
+    waitTimeout: policy.waitTimeout,
+    backend: policy.backend?.key,
+    asks: typeof tool.needsApproval === "function"
+  }
+}
+
+/**
+ * The limits of a backend; `Infinity` for none.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface BackendFacts {
+  readonly concurrency: number
+  readonly perTenant: number
+}
+
+/**
+ * What a call was answered: what all outcomes have, and what goes to the model.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface Answer {
+  readonly position: number
+  readonly outcome: {
+    readonly id: string
+    readonly status: Outcome.Status
+    readonly code?: string
+    readonly started: boolean
+    readonly effect: Outcome.Effect
+    readonly retryable: boolean
+    readonly duplicateOf?: string
+    readonly result?: unknown
+  }
+  readonly model: unknown
+}
+
+export const outcomeOf = (outcome: Outcome.Outcome<any>): Answer["outcome"] => {
+  const { code, duplicateOf, effect, id, result, retryable, started, status } = Outcome.toJson(outcome)
+  return {
+    id,
+    status,
+    ...(code === undefined ? undefined : { code }),
+    started,
+    effect,
+    retryable,
+    ...(duplicateOf === undefined ? undefined : { duplicateOf: duplicateOf.id }),
+    ...(status === "ok" ? { result } : undefined)
+  }
+}
+
+export const answerOf = (outcome: Outcome.Outcome<any>): Answer => ({
+  position: outcome.position,
+  outcome: outcomeOf(outcome),
+  model: Outcome.forModel(outcome).value
+})
+
+/**
+ * An event of a turn, with its place in the order of everything that happened.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface SeenEvent {
+  readonly place: number
+  readonly event: TurnEvent.TurnEvent
+}
+
+/**
+ * What was seen of one turn. Times are in milliseconds, `Infinity` for none; places are in the order of everything.
+ *
+ * **Details**
+ *
+ * - `limit`: how many of its calls may run at once. `sequential`: one after another, in emission order.
+ * - `stopsSiblings`: whether the end of a call may stop the others. `failFast`: that is so for each failure, in the whole turn.
+ * - `answers`: undefined when the turn was not answered. `lateAnswers`: the same outcomes, looked at when all was over.
+ * - `told`: how often its closing was told, and with how many outcomes each time; undefined when nobody asked to be told.
+ * - `events`: undefined when nobody listened.
+ * - `stops`: when it, or a call of it, was told to stop from outside.
+ * - `repeats`: the place in `turns` of an earlier turn whose answers it repeats.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface ObservedTurn {
+  readonly id: string
+  readonly tenant: string
+  readonly calls: ReadonlyArray<{ readonly id: string; readonly name: string }>
+  readonly startedAt: number
+  readonly limit: number
+  readonly sequential: boolean
+  readonly graceReads: number
+  readonly graceWrites: number
+  readonly deadline: number
+  readonly stopsSiblings: boolean
+  readonly failFast: boolean
+  readonly answers: ReadonlyArray<Answer> | undefined
+  readonly lateAnswers?: ReadonlyArray<Answer> | undefined
+  readonly answered: number | undefined
+  readonly answeredAt: number | undefined
+  readonly told?: ReadonlyArray<ReadonlyArray<Answer>> | undefined
+  readonly events?: ReadonlyArray<SeenEvent> | undefined
+  readonly stops: ReadonlyArray<number>
+  readonly repeats?: number | undefined
+}
+
+/**
+ * What was seen of turns that ran, to be judged by the laws.
+ *
+ * **Details**
+ *
+ * - `tools`, `backends`: what is known beforehand, by name.
+ * - `runs`: every run of a handler, as `FakeTool.World` keeps them, in the order of their starts.
+ * - `permitsAnswered`, `permitsEnd`: permits that were out when the last turn was answered, and when all was over, by backend.
+ * - `faults`: what went wrong with the watching itself, each with the rule that it touches.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface Observation {
+  readonly tools: ReadonlyMap<string, ToolFacts>
+  readonly backends: ReadonlyMap<string, BackendFacts>
+  readonly turns: ReadonlyArray<ObservedTurn>
+  readonly runs: ReadonlyArray<FakeTool.Run>
+  readonly permitsAnswered: Readonly<Record<string, number>>
+  readonly permitsEnd: Readonly<Record<string, number>>
+  readonly faults: ReadonlyArray<string>
+}
+
+/** The run of the outermost call that a run belongs to. */
+export const rootOf = (run: FakeTool.Run): FakeTool.Run => {
+  let root = run
+  while (root.parent !== undefined) root = root.parent
+  return root
+}
+
+/** Whether a run was at work at a place in the order of everything. */
+export const atWork = (run: FakeTool.Run, place: number): boolean =>
+  run.began < place && (run.ended === undefined || run.ended > place)
+
+/** Where the last answer stands in the order of everything. */
+export const lastAnswer = (turns: ReadonlyArray<Pick<ObservedTurn, "answered">>): number =>
+  turns.reduce((last, turn) => Math.max(last, turn.answered ?? -1), -1)
+
+/** The same runs, as they stand: later changes do not show. */
+export const snapshot = (runs: ReadonlyArray<FakeTool.Run>): ReadonlyArray<FakeTool.Run> => {
+  const copies = new Map<FakeTool.Run, FakeTool.Run>()
+  for (const run of runs) {
+    copies.set(run, { ...run, parent: run.parent === undefined ? undefined : copies.get(run.parent) })
+  }
+  return [...copies.values()]
+}
