@@ -136,6 +136,19 @@ const reports = new WeakMap<object, Report>()
 export const reportOf = (effect: unknown): Report | undefined =>
   typeof effect === "object" && effect !== null ? reports.get(effect) : undefined
 
+/** Gives an effect the report of the one that it wraps, where it goes on after the promise with nothing that matters.
+ *
+ * @internal
+ */
+export const reportAs = <A, E, R>(
+  own: Effect.Effect<A, E, R>,
+  wrapped: Effect.Effect<A, E, R>
+): Effect.Effect<A, E, R> => {
+  const report = reports.get(own)
+  if (report !== undefined) reports.set(wrapped, report)
+  return wrapped
+}
+
 const failed = (error: unknown, onError: ((error: unknown) => unknown) | undefined): Exit.Exit<never, unknown> => {
   if (onError === undefined) return Exit.die(error)
   try {

@@ -6,8 +6,17 @@
  *
  * @since 0.1.0
  */
+import type * as Toolkit from "effect/ai/Toolkit"
+import * as Effect from "effect/Effect"
+import type * as Layer from "effect/Layer"
+import * as Schema from "effect/Schema"
+import type * as Scope from "effect/Scope"
+import type * as Turn from "../Turn.ts"
+import type * as TurnContext from "../TurnContext.ts"
 import * as Judge from "./laws/judge.ts"
 import type { Observation } from "./laws/observation.ts"
+import * as Simulation from "./Simulation.ts"
+import * as TurnCase from "./TurnCase.ts"
 
 /**
  * What was seen of turns that ran, and its parts.
@@ -294,3 +303,136 @@ export const broken = (observation: Observation, laws: ReadonlyArray<Law> = all)
   ...observation.faults,
   ...laws.flatMap((law) => law.judge(observation).problems)
 ]
+
+/**
+ * Turns that ran broke laws: each breach in words, its rule first.
+ *
+ * @category errors
+ * @since 0.1.0
+ * @stability experimental
+ */
+export class LawsBroken extends Schema.TaggedError<LawsBroken>()("LawsBroken", {
+  problems: Schema.Array(Schema.String)
+}) {
+  override get message(): string {
+    return this.problems.join("\n")
+  }
+}
+
+/**
+ * Fails with each breach of some laws (default: {@link all}), and with what went wrong with the watching itself.
+ *
+ * @category judging
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const check = (
+  observation: Observation,
+  laws: ReadonlyArray<Law> = all
+): Effect.Effect<void, LawsBroken> => {
+  const problems = broken(observation, laws)
+  return problems.length === 0 ? Effect.void : Effect.fail(new LawsBroken({ problems }))
+}
+
+/**
+ * What a suite of laws is about.
+ *
+ * **Details**
+ *
+ * - `toolkit`, and `layer` with its handlers, its backends and what else they need. It is built anew for each run.
+ * - `laws`: which laws. Default: {@link all}.
+ * - `inputs`, `seeds`, `seed`, `budget`, `maxShrinks`, `replay`, `horizon`, `maxSteps`: as `Simulation.forAll` has them. Default:
+ *   100 cases, each under 5 seeds.
+ * - `cases`: what is generated, as `TurnCase.arbitrary` has it.
+ * - `timeout`: of each test, in real milliseconds. Default: a minute.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface SuiteOptions<K extends Toolkit.Any, E> extends Simulation.ForAllOptions {
+  readonly toolkit: K
+  readonly layer: Layer.Layer<Exclude<Turn.Services<K>, TurnContext.Tenant>, E>
+  readonly laws?: ReadonlyArray<Law> | undefined
+  readonly cases?: TurnCase.GenerateOptions | undefined
+  readonly timeout?: number | undefined
+}
+
+/**
+ * What a suite needs of `it` of `@effect/vitest`.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface Tester {
+  readonly effect: (
+    name: string,
+    test: (context: { readonly skip: (note?: string) => unknown }) => Effect.Effect<void, unknown, Scope.Scope>,
+    timeout?: number
+  ) => void
+}
+
+/**
+ * Makes a test of each law, for turns of your own tools: generated calls, latencies and stops, each case under several
+ * interleavings.
+ *
+ * **Details**
+ *
+ * `it` is that of `@effect/vitest`. All laws judge the same runs. A law that had nothing to judge (there is no write, say) is
+ * skipped, and says so. The message of a failing test has the smallest case and run that were found, and the `replay` to give
+ * to this suite in order to repeat it.
+ *
+ * **Example** (In a test file)
+ *
+ * ```ts
+ * import { describe, it } from "@effect/vitest"
+ * import { Laws } from "effect-turn/testing"
+ * import { layer, toolkit } from "./our-tools.ts"
+ *
+ * describe("our tools", () => Laws.suite(it, { toolkit, layer }))
+ * ```
+ *
+ * @category testing
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const suite = <K extends Toolkit.Any, E>(it: Tester, options: SuiteOptions<K, E>): void => {
+  const { layer, toolkit } = options
+  const laws = options.laws ?? all
+  const timeout = options.timeout ?? 60_000
+  const cases = TurnCase.arbitrary(toolkit, options.cases)
+  const observed = (turnCase: TurnCase.TurnCase) => TurnCase.run(toolkit, layer, turnCase)
+  const found = new Map(laws.map((law) => [law.name, { judged: 0, broken: false }]))
+  const exploring = Simulation.forAll(cases, (turnCase) =>
+    Effect.flatMap(observed(turnCase), (observation) => {
+      for (const law of laws) {
+        const { judged, problems } = law.judge(observation)
+        const before = found.get(law.name)!
+        found.set(law.name, { judged: before.judged + judged, broken: before.broken || problems.length > 0 })
+      }
+      return check(observation, [])
+    }), options)
+  // The first test that runs explores, the others look at what it found.
+  let explored: Effect.Effect<Simulation.Explored, Simulation.Falsified> | undefined
+  const once = Effect.suspend(() =>
+    explored === undefined
+      ? Effect.flatMap(Effect.exit(exploring), (exit) => (explored = exit))
+      : explored
+  )
+  it.effect("R1: every turn ends, and gives back what it held", () => Effect.asVoid(once), timeout)
+  for (const law of laws) {
+    it.effect(`${law.rules.join(", ")}: ${law.says}`, ({ skip }) =>
+      Effect.gen(function*() {
+        yield* once
+        const { broken, judged } = found.get(law.name)!
+        // The same cases under the same seeds, for this law alone: it comes to the same failure, and makes it small.
+        if (broken) {
+          yield* Simulation.forAll(cases, (turnCase) =>
+            Effect.flatMap(observed(turnCase), (observation) => check(observation, [law])), options)
+        } else if (judged === 0) {
+          skip("there was nothing to judge")
+        }
+      }), timeout)
+  }
+}

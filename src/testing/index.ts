@@ -31,3 +31,10 @@ export * as Simulation from "./Simulation.ts"
  * @since 0.1.0
  */
 export * as Laws from "./Laws.ts"
+
+/**
+ * Turns of your own tools: generated, run, and watched.
+ *
+ * @since 0.1.0
+ */
+export * as TurnCase from "./TurnCase.ts"

@@ -33,7 +33,7 @@ export interface ToolFacts {
   readonly asks: boolean
 }
 
-/** What a tool's policies say. */
+/** What a tool's policies say. @internal */
 export const factsOf = (tool: Tool.Any): ToolFacts => {
   const policy = ToolPolicy.get(tool)
   return {
@@ -82,6 +82,7 @@ export interface Answer {
   readonly model: unknown
 }
 
+/** @internal */
 export const outcomeOf = (outcome: Outcome.Outcome<any>): Answer["outcome"] => {
   const { code, duplicateOf, effect, id, result, retryable, started, status } = Outcome.toJson(outcome)
   return {
@@ -96,6 +97,7 @@ export const outcomeOf = (outcome: Outcome.Outcome<any>): Answer["outcome"] => {
   }
 }
 
+/** @internal */
 export const answerOf = (outcome: Outcome.Outcome<any>): Answer => ({
   position: outcome.position,
   outcome: outcomeOf(outcome),
@@ -177,22 +179,22 @@ export interface Observation {
   readonly faults: ReadonlyArray<string>
 }
 
-/** The run of the outermost call that a run belongs to. */
+/** The run of the outermost call that a run belongs to. @internal */
 export const rootOf = (run: FakeTool.Run): FakeTool.Run => {
   let root = run
   while (root.parent !== undefined) root = root.parent
   return root
 }
 
-/** Whether a run was at work at a place in the order of everything. */
+/** Whether a run was at work at a place in the order of everything. @internal */
 export const atWork = (run: FakeTool.Run, place: number): boolean =>
   run.began < place && (run.ended === undefined || run.ended > place)
 
-/** Where the last answer stands in the order of everything. */
+/** Where the last answer stands in the order of everything. @internal */
 export const lastAnswer = (turns: ReadonlyArray<Pick<ObservedTurn, "answered">>): number =>
   turns.reduce((last, turn) => Math.max(last, turn.answered ?? -1), -1)
 
-/** The same runs, as they stand: later changes do not show. */
+/** The same runs, as they stand: later changes do not show. @internal */
 export const snapshot = (runs: ReadonlyArray<FakeTool.Run>): ReadonlyArray<FakeTool.Run> => {
   const copies = new Map<FakeTool.Run, FakeTool.Run>()
   for (const run of runs) {

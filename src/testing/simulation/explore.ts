@@ -37,7 +37,14 @@ const whyNot: Record<Exclude<Ended, "done">, string> = {
 const problemOf = (driven: Driven<unknown, unknown>, now: number): string | undefined => {
   const { ended, exit } = driven
   if (exit === undefined) return ended === "done" ? undefined : `at ${now} ms ${whyNot[ended]}`
-  if (Exit.isFailure(exit)) return Cause.pretty(exit.cause)
+  if (Exit.isFailure(exit)) {
+    // A failure that is an error says it itself; how it came about is in the trace.
+    const [reason] = exit.cause.reasons
+    const told = exit.cause.reasons.length === 1 && reason !== undefined && Cause.isFailReason(reason)
+      ? reason.error
+      : undefined
+    return told instanceof Error ? `${told.name}: ${told.message}` : Cause.pretty(exit.cause)
+  }
   return exit.value === false ? "it returned false" : undefined
 }
 
