@@ -189,7 +189,14 @@ export const arbitrary = (toolkit: Toolkit.Any, options?: GenerateOptions): Arbi
   })
   return Arbitrary.map(
     Arbitrary.array(turn, { minLength: 1, maxLength: options?.maxTurns ?? 2 }),
-    (turns): TurnCase => ({ turns: turns as ReadonlyArray<CaseTurn> })
+    (turns): TurnCase => ({
+      turns: turns.map(({ deadline, grace, stop, ...turn }): CaseTurn => ({
+        ...turn,
+        ...(deadline === undefined ? undefined : { deadline }),
+        ...(grace === undefined ? undefined : { grace }),
+        ...(stop === undefined ? undefined : { stop: stop as Stop })
+      }))
+    })
   )
 }
 

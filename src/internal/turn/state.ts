@@ -814,12 +814,15 @@ export class TurnState implements TurnPlan.Nested {
     else this.close()
   }
 
-  /** What is left is asked by the caller's own effects, and interrupted already: they get the grace of a read, and no more. */
+  /**
+   * What is left is asked by the caller's own effects, and interrupted already: they get the grace of a read, and no more. One that
+   * obeys needs a turn of the scheduler for it, also where there is no grace.
+   */
   private waitForHelpers(): void {
     if (this.waitsForHelpers) return
     this.waitsForHelpers = true
     const { graceReads, timers } = this.setting
-    timers.set(graceReads, helpersAreLate, this as TurnState)
+    timers.set(Math.max(1, graceReads), helpersAreLate, this as TurnState)
     timers.arm()
   }
 

@@ -1,0 +1,231 @@
+/**
+ * Faults of concurrency, planted in a copy of the library one at a time: the kit has to find each of them, make it small, and repeat
+ * it. The same programs pass on the library as it is.
+ */
+import { afterAll, assert, describe, it } from "@effect/vitest"
+import type * as Library from "effect-turn"
+import type * as Kit from "effect-turn/testing"
+import * as Tool from "effect/ai/Tool"
+import * as Toolkit from "effect/ai/Toolkit"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import { pipe } from "effect/Function"
+import * as Layer from "effect/Layer"
+import * as Schema from "effect/Schema"
+import * as fs from "node:fs"
+import * as path from "node:path"
+import { pathToFileURL } from "node:url"
+
+const root = path.join(import.meta.dirname, "../..")
+
+/** One change of a text of the library: what stands there, and what is put in its place. */
+interface Change {
+  readonly file: string
+  readonly from: string
+  readonly to: string
+}
+
+interface Copy {
+  readonly library: typeof Library
+  readonly kit: typeof Kit
+}
+
+const copies: Array<string> = []
+afterAll(() => {
+  for (const copy of copies) fs.rmSync(copy, { recursive: true, force: true })
+})
+
+/** A copy of the library with some changes. It lies inside the repository, where its packages are found. */
+const plant = (changes: ReadonlyArray<Change>): Effect.Effect<Copy> =>
+  Effect.promise(async () => {
+    const copy = fs.mkdtempSync(path.join(root, ".planted-"))
+    copies.push(copy)
+    fs.cpSync(path.join(root, "src"), path.join(copy, "src"), { recursive: true })
+    for (const { file, from, to } of changes) {
+      const at = path.join(copy, "src", file)
+      const text = fs.readFileSync(at, "utf8")
+      assert.strictEqual(text.split(from).length, 2, `${file} has to have this once: ${from}`)
+      fs.writeFileSync(at, text.replace(from, () => to))
+    }
+    const load = (file: string) => import(/* @vite-ignore */ pathToFileURL(path.join(copy, "src", file)).href)
+    return { library: await load("index.ts"), kit: await load("testing/index.ts") }
+  })
+
+const Room = Schema.Struct({ room: Schema.String })
+
+/** Turns over a register that each write reads and then writes, on a backend of its own; the laws judge them. */
+const turnsOf = ({ kit, library }: Copy) => {
+  const { Backend, ToolPolicy } = library
+  const Desk = Backend.Service<unknown>()("planted/Desk")
+  const keys = ({ room }: typeof Room.Type) => [`room:${room}`]
+  const tools = Toolkit.make(
+    pipe(Tool.make("look", { parameters: Room, success: Schema.Int }), ToolPolicy.read({ keys }), ToolPolicy.on(Desk)),
+    pipe(
+      Tool.make("add", { parameters: Room, success: Schema.Int }),
+      ToolPolicy.write({ keys }),
+      ToolPolicy.timeout(20)
+    ),
+    pipe(
+      Tool.make("fail", { parameters: Room, success: Schema.Int, failure: Schema.String }),
+      ToolPolicy.read({ keys })
+    ),
+    pipe(
+      Tool.make("deaf", { parameters: Room, success: Schema.Int }),
+      ToolPolicy.read({ keys: () => [] }),
+      ToolPolicy.timeout(10)
+    )
+  )
+  const program = (turnCase: Kit.TurnCase.TurnCase) =>
+    Effect.gen(function*() {
+      const register = new Map<string, number>()
+      let added = 0
+      const get = (room: string) => Effect.sync(() => register.get(room) ?? 0)
+      const handlers = tools.toLayer({
+        look: ({ room }) => Effect.tap(get(room), Effect.sleep(10)),
+        add: ({ room }) =>
+          Effect.gen(function*() {
+            const seen = yield* get(room)
+            yield* Effect.sleep(10)
+            register.set(room, seen + 1)
+            added++
+            return seen + 1
+          }),
+        fail: () => Effect.andThen(Effect.sleep(10), Effect.fail("no")),
+        deaf: () => Effect.uninterruptible(Effect.as(Effect.sleep(50), 1))
+      })
+      const layer = Layer.mergeAll(handlers, Desk.layer({ concurrency: 1 }))
+      const observation = yield* kit.TurnCase.run(tools, layer as Layer.Layer<any>, turnCase)
+      yield* kit.Laws.check(observation)
+      const sum = [...register.values()].reduce((a, b) => a + b, 0)
+      if (turnCase.turns.length === 1 && sum !== added) {
+        return yield* Effect.fail(`lost update: ${added} added, ${sum} there`)
+      }
+    })
+  const cases = kit.TurnCase.arbitrary(tools, { maxTurns: 1, oddities: false })
+  return kit.Simulation.forAll(cases, program, { inputs: 800, seeds: 3 })
+}
+
+/** A permit for a plain effect, and a stop at any point. */
+const permits = ({ kit, library }: Copy) => {
+  const Desk = library.Backend.Service<unknown>()("planted/Desk")
+  return kit.Simulation.explore(
+    Effect.gen(function*() {
+      const fibers = yield* Effect.forEach([1, 2], () => Effect.forkChild(Desk.withPermit(Effect.sleep(10))))
+      yield* Effect.sleep(10)
+      yield* Fiber.interruptAll(fibers)
+      const { running } = yield* Desk.stats
+      if (running !== 0) return yield* Effect.fail(`${running} permits are lost`)
+    }).pipe(Effect.provide(Desk.layer({ concurrency: 1 }))),
+    { seeds: 2000 }
+  )
+}
+
+const faults: ReadonlyArray<{
+  readonly fault: string
+  readonly changes: ReadonlyArray<Change>
+  readonly find: (copy: Copy) => Effect.Effect<unknown, Kit.Simulation.Falsified>
+  readonly tells: RegExp
+}> = [
+  {
+    fault: "a permit is lost when an interruption falls between take and release",
+    changes: [{
+      file: "Backend.ts",
+      from: `    return Effect.uninterruptibleMask((restore) =>
+      restore(wait).pipe(
+        Effect.andThen(Effect.suspend(() => restore(Effect.provideService(self, Held, permit)))),
+        Effect.ensuring(Effect.sync(() => {`,
+      to: `    return Effect.andThen(
+      wait,
+      Effect.suspend(() => Effect.provideService(self, Held, permit)).pipe(
+        Effect.ensuring(Effect.sync(() => {`
+    }],
+    find: permits,
+    tells: /1 permits are lost/
+  },
+  {
+    fault: "a call is answered twice when its timeout and its end fall together",
+    // The end of a run does not switch off a timer that is due at this very moment.
+    changes: [
+      {
+        file: "internal/turn/state.ts",
+        from: "    run.asking?.interruptUnsafe()\n    if (run.timer !== undefined) run.timer.off = true\n",
+        to: `    run.asking?.interruptUnsafe()
+    if (run.timer !== undefined) run.timer.off = run.timer.at > this.setting.timers.now()
+`
+      },
+      {
+        file: "internal/turn/state.ts",
+        from: 'const timeIsOver = (run: Run): void => run.turn.step(() => run.expire("timeout", run.policy.timeout))',
+        to: `const timeIsOver = (run: Run): void =>
+  run.turn.step(() => {
+    if (run.phase === "running") return run.expire("timeout", run.policy.timeout)
+    const outcome = Answers.timedOut(run, { clock: "timeout", millis: run.policy.timeout }, run.policy)
+    run.turn.event((base) => ({ ...base(run), _tag: "CallEnded", outcome: outcome as any }))
+  })`
+      }
+    ],
+    find: turnsOf,
+    tells: /R1: turn 0, call \d \("c\d"\): expected one event of its end, got 2/
+  },
+  {
+    fault: "a sibling is started after a stop",
+    changes: [{
+      file: "internal/siblings/group.ts",
+      from: '    for (const member of this.members) if (member.phase === "waiting") member.skip(reason)\n',
+      to: ""
+    }],
+    find: turnsOf,
+    tells: /R18: "c\d" \(\w+\) of turn 0 was started after (the turn was stopped|a sibling failed)/
+  },
+  {
+    fault: "a late result overwrites an earlier one",
+    changes: [{
+      file: "internal/turn/state.ts",
+      from: "    if (run.givenUp) return this.settledLate(run, outcome)\n",
+      to: `    if (run.givenUp) {
+      this.slots[run.position] = outcome
+      return this.settledLate(run, outcome)
+    }
+`
+    }],
+    find: turnsOf,
+    tells: /R1: turn 0, when all was over, call \d: expected the one answer that it was given/
+  },
+  {
+    fault: "an update is lost between two conflicting calls",
+    changes: [
+      {
+        file: "internal/turn/state.ts",
+        from: "      (run.node !== undefined && run.node.pending > 0)\n    ) return",
+        to: "      false\n    ) return"
+      },
+      {
+        file: "internal/turn/state.ts",
+        from: "      if (node.pending > 0) {\n        run.waitedForKeys = true",
+        to: "      if (node.pending > 2) {\n        run.waitedForKeys = true"
+      }
+    ],
+    find: turnsOf,
+    tells: /R12: .* conflict on "room:\w+", and ran at the same time/
+  }
+]
+
+describe("planted faults", () => {
+  it.live("the library as it is passes what finds them", () =>
+    Effect.gen(function*() {
+      const copy = yield* plant([])
+      yield* permits(copy)
+      yield* turnsOf(copy)
+    }), 120_000)
+
+  for (const { changes, fault, find, tells } of faults) {
+    it.live(`found: ${fault}`, () =>
+      Effect.gen(function*() {
+        const copy = yield* plant(changes)
+        const falsified = yield* Effect.flip(find(copy))
+        assert.match(falsified.problem, tells)
+        assert.isTrue(falsified.repeatable, falsified.message)
+        console.log(fault, falsified.runs, falsified.seed, falsified.replay, "\n", falsified.message)
+      }), 60_000)
+  }
+})
