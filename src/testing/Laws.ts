@@ -13,6 +13,7 @@ import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import type * as Turn from "../Turn.ts"
 import type * as TurnContext from "../TurnContext.ts"
+import * as TurnError from "../TurnError.ts"
 import * as Judge from "./laws/judge.ts"
 import type { Observation } from "./laws/observation.ts"
 import * as Simulation from "./Simulation.ts"
@@ -387,8 +388,17 @@ export interface Tester {
  *
  * ```ts
  * import { describe, it } from "@effect/vitest"
+ * import { Effect, pipe, Schema } from "effect"
+ * import { Tool, Toolkit } from "effect/ai"
+ * import { ToolPolicy } from "effect-turn"
  * import { Laws } from "effect-turn/testing"
- * import { layer, toolkit } from "./our-tools.ts"
+ *
+ * const Save = pipe(
+ *   Tool.make("save", { parameters: Schema.Struct({ file: Schema.String }) }),
+ *   ToolPolicy.write({ keys: ({ file }) => [`file:${file}`] })
+ * )
+ * const toolkit = Toolkit.make(Save)
+ * const layer = toolkit.toLayer({ save: () => Effect.sleep("20 millis") })
  *
  * describe("our tools", () => Laws.suite(it, { toolkit, layer }))
  * ```
@@ -436,3 +446,113 @@ export const suite = <K extends Toolkit.Any, E>(it: Tester, options: SuiteOption
       }), timeout)
   }
 }
+
+/**
+ * How far {@link exhaust} goes.
+ *
+ * **Details**
+ *
+ * - `toolkit`, and `layer` with its handlers, its backends and what else they need. It is built anew for each run.
+ * - `laws`: which laws. Default: {@link all}.
+ * - `cases`: what is enumerated, as `TurnCase.enumerate` has it.
+ * - `stops`: how turns are stopped, each at every point. Default: by an interruption. `[]` is no stop at all.
+ * - `maxRuns`: the most runs. Default: 100,000.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface ExhaustOptions<K extends Toolkit.Any, E> extends Simulation.Bounds {
+  readonly toolkit: K
+  readonly layer: Layer.Layer<Exclude<Turn.Services<K>, TurnContext.Tenant>, E>
+  readonly laws?: ReadonlyArray<Law> | undefined
+  readonly cases?: TurnCase.EnumerateOptions | undefined
+  readonly stops?: ReadonlyArray<TurnCase.Stop["kind"]> | undefined
+  readonly maxRuns?: number | undefined
+}
+
+/**
+ * What enumerating came to, when nothing broke.
+ *
+ * **Details**
+ *
+ * - `cases`: how many lists of calls, under how many policies together.
+ * - `runs`: each case without a stop, and with each stop at each point.
+ * - `complete`: false when `maxRuns` came first.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface Exhausted {
+  readonly cases: number
+  readonly runs: number
+  readonly complete: boolean
+}
+
+/**
+ * Runs every small turn of your own tools, with a stop at every point of each, and judges all of them.
+ *
+ * **Details**
+ *
+ * A point is a place between two operations of fibers at which a stop can come: for a turn of two calls there are some dozens. It
+ * fails with the first case and stop that break a law.
+ *
+ * **Example** (Two calls, all stops)
+ *
+ * ```ts import.meta.vitest
+ * import { Effect, pipe, Schema } from "effect"
+ * import { Tool, Toolkit } from "effect/ai"
+ * import { ToolPolicy } from "effect-turn"
+ * import { Laws } from "effect-turn/testing"
+ *
+ * const Save = pipe(
+ *   Tool.make("save", { parameters: Schema.Struct({ file: Schema.String }) }),
+ *   ToolPolicy.write({ keys: ({ file }) => [`file:${file}`] })
+ * )
+ * const toolkit = Toolkit.make(Save)
+ * const layer = toolkit.toLayer({ save: () => Effect.sleep(5) })
+ *
+ * const { cases, complete, runs } = await Effect.runPromise(Laws.exhaust({ toolkit, layer }))
+ * const many = complete && cases === 4 && runs > 100 // => true
+ * ```
+ *
+ * @category judging
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const exhaust = <K extends Toolkit.Any, E>(
+  options: ExhaustOptions<K, E>
+): Effect.Effect<Exhausted, Simulation.Falsified> =>
+  Effect.gen(function*() {
+    const { layer, toolkit } = options
+    const laws = options.laws ?? all
+    const maxRuns = TurnError.wholeNumber("Laws.exhaust", "maxRuns", options.maxRuns ?? 100_000)
+    const cases = yield* TurnCase.enumerate(toolkit, options.cases)
+    let runs = 0
+    const judged = (turnCase: TurnCase.TurnCase) =>
+      Effect.suspend(() => {
+        runs++
+        return Simulation.runCase(
+          Effect.tap(
+            TurnCase.watch(toolkit, layer, turnCase),
+            ({ observation }) => check(observation, laws)
+          ),
+          turnCase,
+          runs,
+          options
+        )
+      })
+    for (const turnCase of cases) {
+      if (runs >= maxRuns) return { cases: cases.length, runs, complete: false }
+      const { from, to } = yield* judged(turnCase)
+      for (const kind of options.stops ?? ["interrupt"]) {
+        for (let point = from + 1; point <= to; point++) {
+          if (runs >= maxRuns) return { cases: cases.length, runs, complete: false }
+          const [turn] = turnCase.turns
+          yield* judged({ turns: [{ ...turn!, stop: { kind, at: 0, point, position: 0 } }] })
+        }
+      }
+    }
+    return { cases: cases.length, runs, complete: true }
+  })

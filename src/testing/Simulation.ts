@@ -24,7 +24,7 @@ import * as Arbitrary from "effect/Arbitrary"
 import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
-import type * as Exit from "effect/Exit"
+import * as Exit from "effect/Exit"
 import * as Formatter from "effect/Formatter"
 import { dual } from "effect/Function"
 import * as Schema from "effect/Schema"
@@ -431,6 +431,7 @@ export const forAll: {
       let shrinks = 0
       let found: (Explore.Broken & { readonly seed: number }) | undefined
       let foundAfter = 0
+      let firstSeed: number | undefined
       const live = Clock.Clock.defaultValue()
       const end = live.currentTimeMillisUnsafe() + budget
       /** Fails with the run that fails; nothing is run any more once time is up. */
@@ -467,7 +468,10 @@ export const forAll: {
             distinct += explored.distinct
           }
           if (explored.broken === undefined) return true
-          if (found === undefined) foundAfter = runs
+          if (found === undefined) {
+            foundAfter = runs
+            firstSeed = explored.broken.seed
+          }
           found = explored.broken
           return yield* Effect.fail(found)
         })
@@ -491,7 +495,7 @@ export const forAll: {
               {
                 runs: replayed === undefined ? foundAfter : 1,
                 shrinks,
-                seed: broken.seed,
+                seed: firstSeed ?? broken.seed,
                 input: Formatter.format(result.shrunkInput, { space: 2 }),
                 prefix: `@${result.replay}`
               }
@@ -653,3 +657,26 @@ export const note = (text: string): Effect.Effect<void> => Effect.map(Current, (
  */
 export const point = (n: number): Effect.Effect<void> =>
   Effect.flatMap(Current, (simulator) => simulator === undefined ? Effect.never : simulator.point(n))
+
+/** Runs a program once in the natural order, and fails with what is wrong with it, told with its input.
+ *
+ * @internal
+ */
+export const runCase = <A, E, R>(
+  program: Effect.Effect<A, E, R>,
+  input: unknown,
+  runs: number,
+  bounds: Bounds
+): Effect.Effect<A, Falsified, R> => {
+  const trial = Explore.trial(program, limitsOf(bounds))
+  return Effect.flatMap(
+    trial({ seed: 0, forced: [] }),
+    ({ exit, problem, schedule }) =>
+      problem === undefined && exit !== undefined && Exit.isSuccess(exit)
+        ? Effect.succeed(exit.value)
+        : falsified(trial, { schedule, problem: problem ?? "it did not succeed" }, 0, {
+          runs,
+          input: Formatter.format(input, { space: 2 })
+        })
+  )
+}

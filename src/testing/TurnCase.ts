@@ -28,6 +28,7 @@ import * as ToolCall from "../ToolCall.ts"
 import * as ToolPolicy from "../ToolPolicy.ts"
 import * as Turn from "../Turn.ts"
 import * as TurnContext from "../TurnContext.ts"
+import * as TurnError from "../TurnError.ts"
 import type * as TurnEvent from "../TurnEvent.ts"
 import * as FakeTool from "./FakeTool.ts"
 import {
@@ -36,6 +37,7 @@ import {
   factsOf,
   type Observation,
   type ObservedTurn,
+  type Sample,
   type SeenEvent,
   snapshot
 } from "./laws/observation.ts"
@@ -150,7 +152,7 @@ const orAbsent = <A>(some: Arbitrary.Arbitrary<A>, oneIn: number): Arbitrary.Arb
  *
  * const Book = Tool.make("book", { parameters: Schema.Struct({ hotel: Schema.String, nights: Schema.Int }) })
  * const cases = TurnCase.arbitrary(Toolkit.make(Book), { oddities: false })
- * const some = await Effect.runPromise(Arbitrary.sample(cases, { count: 5, seed: 1 }))
+ * const some = await Effect.runPromise(Arbitrary.sampleEffect(cases, { count: 5, seed: 1 }))
  * const names = new Set(some.flatMap(({ turns }) => turns).flatMap(({ calls }) => calls).map(({ call }) => call.name))
  * const all = [...names] // => ["book"]
  * ```
@@ -199,6 +201,61 @@ export const arbitrary = (toolkit: Toolkit.Any, options?: GenerateOptions): Arbi
     })
   )
 }
+
+/**
+ * What {@link enumerate} makes.
+ *
+ * **Details**
+ *
+ * - `maxCalls`: every list of up to so many calls. Default: 2.
+ * - `arguments`: the arguments that each tool is called with, by name. Default: one that its schema takes.
+ * - `latencies`: what is added before a handler's own work. Default: `[10]`.
+ * - `siblings`, `executions`: how turns are run. Default: let-finish and fail-fast, in parallel.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface EnumerateOptions {
+  readonly maxCalls?: number | undefined
+  readonly arguments?: Readonly<Record<string, ReadonlyArray<unknown>>> | undefined
+  readonly latencies?: ReadonlyArray<number> | undefined
+  readonly siblings?: ReadonlyArray<CaseTurn["siblings"]> | undefined
+  readonly executions?: ReadonlyArray<CaseTurn["execution"]> | undefined
+}
+
+/**
+ * Enumerates the cases of one turn of a toolkit: every list of calls, under every policy, without a stop. The shorter ones first.
+ *
+ * @category generating
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const enumerate = (toolkit: Toolkit.Any, options?: EnumerateOptions): Effect.Effect<ReadonlyArray<TurnCase>> =>
+  Effect.map(Generate.argumentsEach(toolkit, options?.arguments ?? {}), (perTool) => {
+    const maxCalls = TurnError.wholeNumber("TurnCase.enumerate", "maxCalls", options?.maxCalls ?? 2)
+    const kinds = perTool.flatMap(({ args, name }) =>
+      (options?.latencies ?? [10]).map((before) => ({ name, args, before }))
+    )
+    const cases: Array<TurnCase> = []
+    const lists = (length: number): ReadonlyArray<ReadonlyArray<typeof kinds[number]>> =>
+      length === 0 ? [[]] : lists(length - 1).flatMap((list) => kinds.map((kind) => [...list, kind]))
+    for (let length = 1; length <= maxCalls; length++) {
+      for (const list of lists(length)) {
+        const calls = list.map(({ args, before, name }, i): CaseCall => ({
+          call: ToolCall.make(`c${i}`, name, args),
+          before,
+          after: 0
+        }))
+        for (const siblings of options?.siblings ?? ["letFinish", "failFast"]) {
+          for (const execution of options?.executions ?? ["parallel"]) {
+            cases.push({ turns: [{ calls, tenant: "north", at: 0, siblings, execution, dedupe: "off" }] })
+          }
+        }
+      }
+    }
+    return cases
+  })
 
 const policies = {
   letFinish: Siblings.letFinish,
@@ -280,7 +337,27 @@ export const run = <K extends Toolkit.Any, E, R>(
   toolkit: K,
   layer: Layer.Layer<Exclude<Turn.Services<K>, TurnContext.Tenant>, E, R>,
   turnCase: TurnCase
-): Effect.Effect<Observation, E, R> =>
+): Effect.Effect<Observation, E, R> => Effect.map(watch(toolkit, layer, turnCase), ({ observation }) => observation)
+
+/** What was seen, and between which points of a simulated run the turns were at work.
+ *
+ * @internal
+ */
+export interface Watched {
+  readonly observation: Observation
+  readonly from: number
+  readonly to: number
+}
+
+/** As {@link run}.
+ *
+ * @internal
+ */
+export const watch = <K extends Toolkit.Any, E, R>(
+  toolkit: K,
+  layer: Layer.Layer<Exclude<Turn.Services<K>, TurnContext.Tenant>, E, R>,
+  turnCase: TurnCase
+): Effect.Effect<Watched, E, R> =>
   Effect.scopedWith((outer) =>
     Effect.gen(function*() {
       const world = new FakeTool.World()
@@ -291,11 +368,27 @@ export const run = <K extends Toolkit.Any, E, R>(
         scope
       )
       const pools = poolsOf(toolkit, services)
-      const around = observe(services, toolkit, world, (call) => {
+      const clock = yield* Clock.Clock
+      const samples: Array<Sample> = []
+      const sample = () => {
+        for (const { name, pool } of pools) {
+          const { running, tenants } = pool.stats()
+          samples.push({
+            at: clock.currentTimeMillisUnsafe(),
+            backend: name,
+            running,
+            tenants: Object.fromEntries(Object.entries(tenants).map(([tenant, { running }]) => [tenant, running]))
+          })
+        }
+      }
+      const delayOf = (call: TurnContext.CallContext | undefined) => {
         const [, index] = /^turn-(\d+)$/.exec(call?.identity.turn ?? "") ?? []
         return turnCase.turns[Number(index)]?.calls[call?.position ?? -1] ?? { before: 0, after: 0 }
-      })
+      }
+      const around = observe(services, toolkit, world, delayOf, sample)
       const faults: Array<string> = []
+      const from = simulator?.points ?? 0
+      let to = from
       let permitsAnswered: Record<string, number> = {}
       const turns = turnCase.turns.map((turn, index) => seenOf(turn, index))
       const answersOf = new Map<Mutable<ObservedTurn>, ReadonlyArray<Outcome.Outcome<any>>>()
@@ -305,6 +398,7 @@ export const run = <K extends Toolkit.Any, E, R>(
           seen.answered = world.mark()
           seen.answeredAt = now
           permitsAnswered = permitsOf(pools)
+          to = simulator?.points ?? 0
           if (Exit.isSuccess(exit)) {
             answersOf.set(seen, exit.value)
             seen.answers = exit.value.map(answerOf)
@@ -327,6 +421,7 @@ export const run = <K extends Toolkit.Any, E, R>(
             ...(turn.stop?.kind === "cancelOn" ? { cancelOn: Deferred.await(cancelOn) } : undefined),
             onEvent: (event) => {
               events.push({ place: world.mark(), event })
+              sample()
               simulator?.note(`${event.turn}: ${inWords(event)}`)
             },
             onClosed: ({ outcomes }) =>
@@ -385,17 +480,19 @@ export const run = <K extends Toolkit.Any, E, R>(
         }
       }
       yield* Scope.close(scope, Exit.void)
-      return {
+      const observation: Observation = {
         tools: new Map(Object.entries(toolkit.tools).map(([name, tool]) => [name, factsOf(tool as Tool.Any)])),
         backends: new Map(pools.map(({ name, pool }): [string, BackendFacts] => [name, pool.limits])),
         turns,
         runs,
         permitsAnswered,
         permitsEnd,
+        samples,
         faults
-      } satisfies Observation
+      }
+      return { observation, from, to }
     })
-  ) as Effect.Effect<Observation, E, R>
+  ) as Effect.Effect<Watched, E, R>
 
 const seenOf = (turn: CaseTurn, index: number): Mutable<ObservedTurn> => ({
   id: idOf(index),

@@ -47,6 +47,23 @@ describe("R14: work inside a handler", () => {
       }).pipe(Effect.provide(layer))
     }))
 
+  it.effect("R12: waits for nothing, and holds up nothing, that a call of unknown reach in line stands for and that it does not touch", () =>
+    Effect.gen(function*() {
+      const { book, layer } = lab({ script: { long: { ms: 30 } } })
+      book.script.set("outer", inner([call("read", "inside", ["b"]), call("write", "also", ["b"])]))
+      yield* drive(
+        run([
+          call("read", "long", ["a"]),
+          call("write", "outer", ["b"]),
+          call("write", "after", ["a"]),
+          call("bare", "all")
+        ])
+          .pipe(Effect.provide(layer))
+      )
+      assert.deepStrictEqual([book.span("inside"), book.span("also")], [[0, 10], [10, 20]])
+      assert.deepStrictEqual([book.span("after"), book.span("all")], [[30, 40], [40, 50]])
+    }))
+
   it.effect("goes on when parents fill the limit (and two levels down)", () =>
     Effect.gen(function*() {
       const { book, layer } = lab({ api: { concurrency: 4 } })

@@ -252,12 +252,15 @@ export class Claims {
         seen.add(next)
         if (next.owner !== undefined && !next.ended) {
           if (nested.isAncestor(next.owner)) continue
-          if (nested.goesFirst(next.owner) && !waitsForAncestor(next, nested)) {
-            link(next, node, key)
-            continue
+          // What a dominating write stands for may be apart from this claim.
+          if (conflict(next, node)) {
+            if (nested.goesFirst(next.owner) && !waitsForAncestor(next, nested)) {
+              link(next, node, key)
+              continue
+            }
+            link(node, next, key)
+            nested.withdraw(next.owner)
           }
-          link(node, next, key)
-          nested.withdraw(next.owner)
         }
         if (next.deps !== undefined) { for (const dep of next.deps) if (dep !== node) stack.push(dep) }
       }

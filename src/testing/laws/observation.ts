@@ -156,6 +156,20 @@ export interface ObservedTurn {
 }
 
 /**
+ * How full a backend was at a moment: permits out in all, and by tenant. Work that nobody watches counts too.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface Sample {
+  readonly at: number
+  readonly backend: string
+  readonly running: number
+  readonly tenants: Readonly<Record<string, number>>
+}
+
+/**
  * What was seen of turns that ran, to be judged by the laws.
  *
  * **Details**
@@ -163,6 +177,7 @@ export interface ObservedTurn {
  * - `tools`, `backends`: what is known beforehand, by name.
  * - `runs`: every run of a handler, as `FakeTool.World` keeps them, in the order of their starts.
  * - `permitsAnswered`, `permitsEnd`: permits that were out when the last turn was answered, and when all was over, by backend.
+ * - `samples`: how full the backends were whenever something happened; undefined when nobody looked.
  * - `faults`: what went wrong with the watching itself, each with the rule that it touches.
  *
  * @category models
@@ -176,6 +191,7 @@ export interface Observation {
   readonly runs: ReadonlyArray<FakeTool.Run>
   readonly permitsAnswered: Readonly<Record<string, number>>
   readonly permitsEnd: Readonly<Record<string, number>>
+  readonly samples?: ReadonlyArray<Sample> | undefined
   readonly faults: ReadonlyArray<string>
 }
 

@@ -7,6 +7,7 @@ import type * as Tool from "effect/ai/Tool"
 import * as AiTool from "effect/ai/Tool"
 import type * as Toolkit from "effect/ai/Toolkit"
 import * as Arbitrary from "effect/Arbitrary"
+import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as JsonSchema from "effect/JsonSchema"
 import * as Schema from "effect/Schema"
@@ -81,6 +82,22 @@ const argumentsOf = (tool: Tool.Any): Arbitrary.Arbitrary<unknown> => {
     ({ salt, value }) => made(Schema.encodeUnknownSync(schema)(value) ?? {}, salt, takes)
   )
 }
+
+/** Some arguments of each tool: those that are given, or one that its schema takes. */
+export const argumentsEach = (
+  toolkit: Toolkit.Any,
+  given: Readonly<Record<string, ReadonlyArray<unknown>>>
+): Effect.Effect<ReadonlyArray<{ readonly name: string; readonly args: unknown }>> =>
+  Effect.map(
+    Effect.forEach(Object.values(toolkit.tools) as ReadonlyArray<Tool.Any>, (tool) =>
+      Effect.map(
+        Object.hasOwn(given, tool.name)
+          ? Effect.succeed(given[tool.name]!)
+          : Effect.orDie(Arbitrary.sampleEffect(argumentsOf(tool), { count: 1, seed: 1 })),
+        (all) => all.map((args) => ({ name: tool.name, args }))
+      )),
+    (all) => all.flat()
+  )
 
 /**
  * A generated call, and the time that is added to its run before and after the handler's own work, in milliseconds.

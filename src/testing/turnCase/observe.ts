@@ -37,7 +37,8 @@ const watched = (
   world: FakeTool.World,
   tool: Tool.Any,
   handler: AnyHandler,
-  delayOf: (call: TurnContext.CallContext | undefined) => Delay
+  delayOf: (call: TurnContext.CallContext | undefined) => Delay,
+  onChange: () => void
 ): AnyHandler =>
 (params, context) => {
   const own = handler(params, context)
@@ -47,24 +48,30 @@ const watched = (
       const { after, before } = delayOf(Context.get(fiber.context, TurnContext.CurrentCall))
       const clock = Context.get(fiber.context, Clock.Clock)
       const run = world.start(tool, backend, params, fiber.context, clock.currentTimeMillisUnsafe())
+      onChange()
       const delayed = before + after === 0
         ? own
         : Effect.andThen(Effect.sleep(before), after === 0 ? own : Effect.tap(own, Effect.sleep(after)))
       return Effect.onExit(restore(delayed), (exit) =>
-        Effect.sync(() => world.finish(run, endOf(exit), clock.currentTimeMillisUnsafe())))
+        Effect.sync(() => {
+          world.finish(run, endOf(exit), clock.currentTimeMillisUnsafe())
+          onChange()
+        }))
     })
   )
   return Handler.reportAs(own, whole)
 }
 
 /**
- * Puts watchers around the handlers of a toolkit. A handler that is not in the context is left to whoever misses it.
+ * Puts watchers around the handlers of a toolkit, with a word whenever a run begins or ends. A handler that is not in the context is
+ * left to whoever misses it.
  */
 export const observe = (
   services: Context.Context<any>,
   toolkit: Toolkit.Any,
   world: FakeTool.World,
-  delayOf: (call: TurnContext.CallContext | undefined) => Delay
+  delayOf: (call: TurnContext.CallContext | undefined) => Delay,
+  onChange: () => void
 ): Context.Context<any> => {
   let around = services
   for (const tool of Object.values(toolkit.tools)) {
@@ -73,7 +80,7 @@ export const observe = (
     if (own === undefined) continue
     around = Context.add(around, key, {
       ...own,
-      handler: watched(world, tool, own.handler as AnyHandler, delayOf) as typeof own.handler
+      handler: watched(world, tool, own.handler as AnyHandler, delayOf, onChange) as typeof own.handler
     })
   }
   return around
