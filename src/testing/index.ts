@@ -1,8 +1,16 @@
 /**
- * `effect-turn/testing`: fake tools for a team's own tests, and scenario files that run in virtual time.
+ * `effect-turn/testing`: fake tools, a scripted language model and a fake remote service for a team's own tests, and scenario
+ * files that run in virtual time.
  *
  * @since 0.1.0
  */
+
+/**
+ * A language model that answers by a script, whole and streamed, and remembers what it was asked.
+ *
+ * @since 0.1.0
+ */
+export * as FakeModel from "./FakeModel.ts"
 
 /**
  * Fake handlers for real tools, and a world that remembers what they did.
