@@ -6,6 +6,13 @@
  */
 
 /**
+ * A fake remote service for handlers to call: effects, idempotency keys, limits and faults.
+ *
+ * @since 0.1.0
+ */
+export * as FakeBackend from "./FakeBackend.ts"
+
+/**
  * A language model that answers by a script, whole and streamed, and remembers what it was asked.
  *
  * @since 0.1.0
