@@ -4,6 +4,7 @@
  */
 import { describe, it } from "@effect/vitest"
 import * as fs from "node:fs"
+import * as net from "node:net"
 import * as path from "node:path"
 
 const root = path.join(import.meta.dirname, "../..")
@@ -28,6 +29,45 @@ export const describeShared = (name: string, register: (shared: string) => void)
     it("needs the shared scenarios and data", (context) => {
       const why = "there is no ../shared beside the repository, and EFFECT_TURN_SHARED names no such folder"
       if (isRequired("shared")) throw new Error(why)
+      context.skip(why)
+    })
+  })
+}
+
+/** Services on this machine: where clients find them by default, or where the environment says. */
+const services = {
+  PostgreSQL: { host: process.env["PGHOST"] ?? "127.0.0.1", port: Number(process.env["PGPORT"] ?? 5432) },
+  Redis: { host: process.env["REDIS_HOST"] ?? "127.0.0.1", port: Number(process.env["REDIS_PORT"] ?? 6379) }
+}
+
+export interface Address {
+  readonly host: string
+  readonly port: number
+}
+
+const answers = ({ host, port }: Address): Promise<boolean> =>
+  new Promise((resolve) => {
+    const socket = net.connect({ host, port, timeout: 2_000 })
+    const end = (is: boolean) => {
+      socket.destroy()
+      resolve(is)
+    }
+    socket.once("connect", () => end(true)).once("error", () => end(false)).once("timeout", () => end(false))
+  })
+
+/** Tests over a service, whose address `register` gets. To be awaited at the top of a test file. */
+export const describeService = async (
+  name: string,
+  service: keyof typeof services,
+  register: (address: Address) => void
+): Promise<void> => {
+  const address = services[service]
+  const there = await answers(address)
+  describe(name, () => {
+    if (there) return register(address)
+    it(`needs ${service}`, (context) => {
+      const why = `there is no ${service} at ${address.host}:${address.port}`
+      if (isRequired("services")) throw new Error(why)
       context.skip(why)
     })
   })
