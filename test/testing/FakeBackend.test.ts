@@ -126,7 +126,16 @@ describe("a fake backend", () => {
       yield* Effect.forEach(running, (fiber) => Fiber.join<unknown, unknown>(fiber))
       assert.deepStrictEqual([backend.refused, backend.peak, backend.inFlight, backend.count()], [1, 2, 0, 1])
       yield* ends(backend.request({ payload: 3 }))
-      assert.strictEqual(backend.count(), 2)
+      assert.deepStrictEqual([backend.count(), backend.peak], [2, 2])
+    }))
+
+  it.effect("of a list of behaviours, the n-th request that is let in takes the n-th", () =>
+    Effect.gen(function*() {
+      const backend = yield* FakeBackend.make({ concurrency: 1, behaviour: [{}, { fault: "fails" }, {}] })
+      yield* ends(backend.request({ payload: 1 }), backend.request({ payload: 2 }))
+      yield* ends(backend.request({ payload: 3 }))
+      yield* ends(backend.request({ payload: 4 }))
+      assert.deepStrictEqual(backend.requests.map(({ end }) => end), ["ok", "refused", "failed", "ok"])
     }))
 
   it.effect("S4: over the rate a request is refused until the oldest one leaves the window; refused ones do not count", () =>

@@ -125,6 +125,33 @@ describe("what a scripted model says", () => {
       assert.strictEqual(response.usage.outputTokens.reasoning, 2)
     }))
 
+  it.effect("what the provider executed itself, and what it says beside the text, comes through whole and streamed", () =>
+    Effect.gen(function*() {
+      const metadata = { host: { cached: true } }
+      const { parts, whole } = yield* fakeOf([
+        FakeModel.answer([
+          { type: "tool-call", id: "p1", name: "web_search", params: { q: "x" }, providerExecuted: true },
+          { type: "text", text: "Found.", metadata },
+          { type: "reasoning", text: "So.", metadata }
+        ], { usage: { input: 1, output: 2, cacheRead: 3, cacheWrite: 4, reasoning: 5 } })
+      ], { repeatLast: true })
+      const response = yield* whole
+      const streamed = yield* parts
+      // It is no call for the client to run.
+      assert.strictEqual(response.finishReason, "stop")
+      assert.deepInclude(response.usage.inputTokens, { total: 1, cacheRead: 3, cacheWrite: 4 })
+      assert.deepInclude(response.usage.outputTokens, { total: 2, reasoning: 5 })
+      assert.deepStrictEqual(
+        streamed.flatMap((part) => ("providerExecuted" in part ? [[part.type, part.providerExecuted]] : [])),
+        [["tool-params-start", true], ["tool-call", true]]
+      )
+      assert.deepStrictEqual(
+        streamed.flatMap((part) => (Object.keys(part.metadata).length > 0 ? [[part.type, part.metadata]] : [])),
+        [["text-end", metadata], ["reasoning-end", metadata]]
+      )
+      assert.deepStrictEqual(response.content.map((part) => part.metadata), [{}, metadata, metadata, {}])
+    }))
+
   it.effect("chunks have the sizes that were asked for, through the whole answer, and never half a character", () =>
     Effect.gen(function*() {
       const { parts } = yield* fakeOf([
@@ -168,6 +195,7 @@ describe("what a scripted model says", () => {
       yield* TestClock.adjust(1000)
       yield* Fiber.join(asking)
       assert.deepStrictEqual(fake.requests.map(({ endedAt }) => endedAt), [1030, 2030])
+      assert.strictEqual(fake.stepsLeft, 0)
     }))
 
   it.effect("parameters in bad JSON fail the request as a provider does, and come through where validation is deferred", () =>
@@ -235,6 +263,20 @@ describe("answers that break off", () => {
         "failed",
         5
       ])
+    }))
+
+  it.effect("a cut takes the place of the next chunk in time, and of all that would have gone wrong after it", () =>
+    Effect.gen(function*() {
+      const { fake, parts } = yield* fakeOf([cutBy({ after: 2, by: "end" })], { delay: 10, latency: 5 })
+      const reading = yield* start(parts)
+      yield* TestClock.adjust(15)
+      yield* Fiber.join(reading)
+      assert.deepInclude(fake.requests[0], { end: "cut", endedAt: 15 })
+
+      const step = FakeModel.calls([FakeModel.rawCall("double", "{")], { cut: { after: 1, by: "end" } })
+      const broken = yield* FakeModel.make([step])
+      yield* Stream.runDrain(broken.model.streamText({ prompt: "go", toolkit, disableToolCallResolution: true }))
+      assert.deepInclude(broken.requests[0], { end: "cut", parts: 1 })
     }))
 
   it.effect("an answer that is not streamed shows nothing of what was cut", () =>
