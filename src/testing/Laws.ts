@@ -342,7 +342,7 @@ export const check = (
  *
  * - `toolkit`, and `layer` with its handlers, its backends and what else they need. It is built anew for each run.
  * - `laws`: which laws. Default: {@link all}.
- * - `inputs`, `seeds`, `seed`, `budget`, `maxShrinks`, `replay`, `horizon`, `maxSteps`: as `Simulation.forAll` has them. Default:
+ * - `inputs`, `seeds`, `seed`, `budget`, `maxShrinks`, `replay`, `show`, `horizon`, `maxSteps`: as `Simulation.forAll` has them. Default:
  *   100 cases, each under 5 seeds.
  * - `cases`: what is generated, as `TurnCase.arbitrary` has it.
  * - `timeout`: of each test, in real milliseconds. Default: a minute.
@@ -351,7 +351,7 @@ export const check = (
  * @since 0.1.0
  * @stability experimental
  */
-export interface SuiteOptions<K extends Toolkit.Any, E> extends Simulation.ForAllOptions {
+export interface SuiteOptions<K extends Toolkit.Any, E> extends Simulation.ForAllOptions<TurnCase.TurnCase> {
   readonly toolkit: K
   readonly layer: Layer.Layer<Exclude<Turn.Services<K>, TurnContext.Tenant>, E>
   readonly laws?: ReadonlyArray<Law> | undefined
@@ -386,19 +386,22 @@ export interface Tester {
  *
  * **Example** (In a test file)
  *
- * ```ts
+ * ```ts import.meta.vitest
  * import { describe, it } from "@effect/vitest"
- * import { Effect, pipe, Schema } from "effect"
+ * import { Effect, Layer, pipe, Schema } from "effect"
  * import { Tool, Toolkit } from "effect/ai"
- * import { ToolPolicy } from "effect-turn"
+ * import { Backend, ToolPolicy } from "effect-turn"
  * import { Laws } from "effect-turn/testing"
  *
+ * class Disk extends Backend.Service<Disk>()("app/Disk") {}
  * const Save = pipe(
  *   Tool.make("save", { parameters: Schema.Struct({ file: Schema.String }) }),
- *   ToolPolicy.write({ keys: ({ file }) => [`file:${file}`] })
+ *   ToolPolicy.write({ keys: ({ file }) => [`file:${file}`] }),
+ *   ToolPolicy.on(Disk)
  * )
  * const toolkit = Toolkit.make(Save)
- * const layer = toolkit.toLayer({ save: () => Effect.sleep("20 millis") })
+ * const handlers = toolkit.toLayer({ save: () => Effect.sleep("20 millis") })
+ * const layer = Layer.merge(handlers, Disk.layer({ concurrency: 2 }))
  *
  * describe("our tools", () => Laws.suite(it, { toolkit, layer }))
  * ```
@@ -413,6 +416,7 @@ export const suite = <K extends Toolkit.Any, E>(it: Tester, options: SuiteOption
   const timeout = options.timeout ?? 60_000
   const cases = TurnCase.arbitrary(toolkit, options.cases)
   const observed = (turnCase: TurnCase.TurnCase) => TurnCase.run(toolkit, layer, turnCase)
+  const given = { show: TurnCase.show, ...options }
   const found = new Map(laws.map((law) => [law.name, { judged: 0, broken: false }]))
   const exploring = Simulation.forAll(cases, (turnCase) =>
     Effect.flatMap(observed(turnCase), (observation) => {
@@ -439,7 +443,7 @@ export const suite = <K extends Toolkit.Any, E>(it: Tester, options: SuiteOption
         // The same cases under the same seeds, for this law alone: it comes to the same failure, and makes it small.
         if (broken) {
           yield* Simulation.forAll(cases, (turnCase) =>
-            Effect.flatMap(observed(turnCase), (observation) => check(observation, [law])), options)
+            Effect.flatMap(observed(turnCase), (observation) => check(observation, [law])), given)
         } else if (judged === 0) {
           skip("there was nothing to judge")
         }
@@ -538,7 +542,7 @@ export const exhaust = <K extends Toolkit.Any, E>(
             TurnCase.watch(toolkit, layer, turnCase),
             ({ observation }) => check(observation, laws)
           ),
-          turnCase,
+          TurnCase.show(turnCase),
           runs,
           options
         )

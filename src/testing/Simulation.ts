@@ -189,7 +189,7 @@ export class Falsified extends Schema.TaggedError<Falsified>()("Falsified", {
       ...(this.repeatable
         ? []
         : ["The same run did not fail again: the program takes something from outside the simulation."]),
-      ...(this.input === undefined ? [] : ["", `Input: ${this.input}`]),
+      ...(this.input === undefined ? [] : ["", "Input:", this.input]),
       "",
       "What ran when:",
       this.trace
@@ -349,12 +349,15 @@ export const explore: {
  * - `budget`: real time after which no run is begun; at least one is.
  * - `seed`: of the inputs, and where the seeds of their runs begin. Default: 1.
  * - `maxShrinks`: how many smaller inputs are tried, and how many runs with fewer switches. Default: 500.
+ * - `replay`: runs only this, the `replay` of an earlier failure.
+ * - `show`: how an input reads in a failure. Default: as JSON does.
  *
  * @category models
  * @since 0.1.0
  * @stability experimental
  */
-export interface ForAllOptions extends Bounds {
+export interface ForAllOptions<in I = any> extends Bounds {
+  readonly show?: ((input: I) => string) | undefined
   readonly inputs?: number | undefined
   readonly seeds?: number | undefined
   readonly seed?: number | undefined
@@ -400,19 +403,19 @@ const seedsOfShrunk = 20
 export const forAll: {
   <I, R>(
     program: (input: I) => Effect.Effect<unknown, unknown, R>,
-    options?: ForAllOptions
+    options?: ForAllOptions<I>
   ): (inputs: Arbitrary.Arbitrary<I>) => Effect.Effect<Explored, Falsified, R>
   <I, R>(
     inputs: Arbitrary.Arbitrary<I>,
     program: (input: I) => Effect.Effect<unknown, unknown, R>,
-    options?: ForAllOptions
+    options?: ForAllOptions<I>
   ): Effect.Effect<Explored, Falsified, R>
 } = dual(
   (args) => Arbitrary.isArbitrary(args[0]),
   <I, R>(
     inputs: Arbitrary.Arbitrary<I>,
     program: (input: I) => Effect.Effect<unknown, unknown, R>,
-    options?: ForAllOptions
+    options?: ForAllOptions<I>
   ): Effect.Effect<Explored, Falsified, R> => {
     const limits = limitsOf(options)
     const maxShrinks = maxShrinksOf(options)
@@ -496,7 +499,7 @@ export const forAll: {
                 runs: replayed === undefined ? foundAfter : 1,
                 shrinks,
                 seed: firstSeed ?? broken.seed,
-                input: Formatter.format(result.shrunkInput, { space: 2 }),
+                input: (options?.show ?? asJson)(result.shrunkInput),
                 prefix: `@${result.replay}`
               }
             )
@@ -518,6 +521,8 @@ export const forAll: {
     })
   }
 )
+
+const asJson = (input: unknown): string => Formatter.format(input, { space: 2 })
 
 const badReplay = (replay: unknown, why: string): TurnError.TurnError =>
   TurnError.make(
@@ -664,7 +669,7 @@ export const point = (n: number): Effect.Effect<void> =>
  */
 export const runCase = <A, E, R>(
   program: Effect.Effect<A, E, R>,
-  input: unknown,
+  input: string,
   runs: number,
   bounds: Bounds
 ): Effect.Effect<A, Falsified, R> => {
@@ -676,7 +681,7 @@ export const runCase = <A, E, R>(
         ? Effect.succeed(exit.value)
         : falsified(trial, { schedule, problem: problem ?? "it did not succeed" }, 0, {
           runs,
-          input: Formatter.format(input, { space: 2 })
+          input
         })
   )
 }

@@ -257,6 +257,63 @@ export const enumerate = (toolkit: Toolkit.Any, options?: EnumerateOptions): Eff
     return cases
   })
 
+const stopWords: Record<Stop["kind"], (stop: Stop) => string> = {
+  interrupt: () => "interrupted",
+  cancel: () => "cancelled through its handle",
+  cancelOn: () => "cancelled by its cancelOn",
+  cancelCall: ({ position }) => `call #${position ?? 0} cancelled`
+}
+
+/**
+ * A case in words: a line for each turn, a line for each call with the time added before and after its own work, and the stop.
+ *
+ * **Example** (One turn)
+ *
+ * ```ts import.meta.vitest
+ * import { ToolCall } from "effect-turn"
+ * import { TurnCase } from "effect-turn/testing"
+ *
+ * const text = TurnCase.show({
+ *   turns: [{
+ *     calls: [{ call: ToolCall.make("c0", "book", { hotel: "a" }), before: 10, after: 0 }],
+ *     tenant: "north",
+ *     at: 0,
+ *     siblings: "failFast",
+ *     execution: "parallel",
+ *     dedupe: "all",
+ *     stop: { kind: "interrupt", at: 5 }
+ *   }]
+ * })
+ * const lines = text.split("\n").length // => 3
+ * ```
+ *
+ * @category showing
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const show = ({ turns }: TurnCase): string =>
+  turns.flatMap((turn, index) => {
+    const { at, calls, deadline, dedupe, execution, grace, siblings, stop, tenant } = turn
+    const said = [
+      `tenant ${tenant}`,
+      siblings,
+      typeof execution === "number" ? `${execution} at once` : execution,
+      ...(dedupe === "all" ? [] : [`dedupe ${dedupe}`]),
+      ...(deadline === undefined ? [] : [`deadline ${deadline} ms`]),
+      ...(grace === undefined ? [] : [`grace ${grace} ms`])
+    ]
+    return [
+      `turn ${index} from ${at} ms: ${said.join(", ")}`,
+      ...calls.map(({ after, before, call }, position) => {
+        const id = call.id === `c${position}` ? "" : ` (id ${JSON.stringify(call.id)})`
+        return `  #${position}${id} ${call.name} ${JSON.stringify(call.arguments)}   ${before} ms, its own, ${after} ms`
+      }),
+      ...(stop === undefined ? [] : [
+        `  ${stopWords[stop.kind](stop)} at ${stop.point === undefined ? `${stop.at} ms` : `point ${stop.point}`}`
+      ])
+    ]
+  }).join("\n")
+
 const policies = {
   letFinish: Siblings.letFinish,
   failFast: Siblings.failFast,
@@ -464,6 +521,8 @@ export const watch = <K extends Toolkit.Any, E, R>(
 
       yield* Effect.forEach(turnCase.turns, launch, { concurrency: "unbounded", discard: true })
       for (let waited = 0; world.atWork.length > 0 && waited < patience; waited += 1000) yield* Effect.sleep(1000)
+      // What has ended may still be giving back what it held: time goes on when that is done.
+      yield* Effect.sleep(1)
       const runs = snapshot(world.runs)
       for (const seen of turns) seen.lateAnswers = answersOf.get(seen)?.map(answerOf)
       const permitsEnd = permitsOf(pools)

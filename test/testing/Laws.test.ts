@@ -345,7 +345,7 @@ describe("exhaust", () => {
       }
       const falsified = yield* Effect.flip(Laws.exhaust({ toolkit: Toolkit.make(Look), layer, laws: [never] }))
       assert.include(falsified.problem, "mine: something was cancelled")
-      assert.include(falsified.input!, '"kind": "interrupt"')
+      assert.match(falsified.input!, /interrupted at point \d+$/)
     }))
 })
 
@@ -410,7 +410,7 @@ describe("a suite", () => {
       assert.deepStrictEqual(told.map(({ result }) => result), ["passed", "passed", "failed"])
       const message = told[2]!.message!
       assert.include(message, "mine: paid")
-      assert.strictEqual(message.split('"name": "').length, 2, message)
+      assert.match(message, /#0 pay \{"hotel":"a"\} {3}10 ms, its own, 10 ms\n\nWhat ran/)
       const replay = JSON.parse(/\{ replay: (".*") \}/.exec(message)![1]!) as string
       const again = yield* runSuite((it) => Laws.suite(it, { ...options, replay }))
       assert.deepStrictEqual(again.map(({ result }) => result), ["passed", "passed", "failed"])

@@ -405,7 +405,7 @@ describe("runs of one program", () => {
       const falsified = yield* Effect.flip(Simulation.forAll(amounts, program))
       assert.deepStrictEqual(JSON.parse(falsified.input!).length, 2)
       assert.isAtMost(falsified.switches, 1)
-      assert.include(falsified.message, "Input: [")
+      assert.include(falsified.message, "Input:\n[")
       const again = yield* Effect.flip(Simulation.forAll(amounts, program, { replay: falsified.replay }))
       assert.strictEqual(again.input, falsified.input)
       assert.strictEqual(again.trace, falsified.trace)

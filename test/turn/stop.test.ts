@@ -582,6 +582,34 @@ describe("R20: the grace", () => {
     }))
 })
 
+describe("R12: calls that are stopped before their start", () => {
+  it.effect("open the way for nobody: what they stood for stands again, also where several stood one above the other", () =>
+    Effect.gen(function*() {
+      const { book, layer } = lab({ script: { read: { ms: Infinity, cleanup: 20 } } })
+      yield* Effect.gen(function*() {
+        // The read is behind a call of unknown reach, and that behind a write of the read's own key.
+        const handle = yield* Turn.start(toolkit, [
+          call("read", "read", ["k"]),
+          call("bare", "all"),
+          call("write", "w", ["k"])
+        ])
+        yield* TestClock.adjust(5)
+        yield* fork(handle.cancel("user"))
+        const later = yield* fork(run([call("write", "later", ["k"]), call("write", "other", ["o"])]))
+        yield* TestClock.adjust(100)
+        assert.deepStrictEqual(words(yield* ended(yield* fork(handle.await))), [
+          "cancelled/by_caller",
+          "cancelled/by_caller",
+          "cancelled/by_caller"
+        ])
+        yield* ended(later)
+        assert.deepStrictEqual(book.span("read"), [0, 25])
+        assert.deepStrictEqual(book.span("later"), [25, 35])
+        assert.deepStrictEqual(book.span("other"), [5, 15])
+      }).pipe(Effect.scoped, Effect.provide(layer))
+    }))
+})
+
 describe("R4: a fiber that is interrupted", () => {
   it.effect("closes the turn first, and tells every outcome to whoever asked", () =>
     Effect.gen(function*() {

@@ -450,17 +450,27 @@ const handOn = (node: Node): void => {
     }
   }
   if (!node.write || node.nested !== undefined || node.places === undefined) return
+  const known = new Map<Group, Set<Node>>()
+  const stand = (group: Group, dep: Node, live: number): void => {
+    let items = known.get(group)
+    if (items === undefined) known.set(group, items = new Set(group.items))
+    if (items.has(dep)) return
+    items.add(dep)
+    group.add(dep, live)
+  }
   for (const place of node.places) {
     if (place.live === 1) continue
     if (place.barrier === node.order) place.barrier = -1
     for (const dep of waits) {
       for (const at of dep.places ?? []) {
         if (!place.covers(at)) continue
-        const own = at === place
-        const group = dep.write
-          ? (own ? place.ownWrites ??= new Group() : place.belowWrites ??= new Group())
-          : (own ? place.ownReads ??= new Group() : place.belowReads ??= new Group())
-        group.add(dep, place.live)
+        // All the way down to its own place: what came later in between may have cleared it there, and be gone as well.
+        for (let on: Place | undefined = at; on !== undefined && on.depth >= place.depth; on = on.parent) {
+          const group = dep.write
+            ? (on === at ? on.ownWrites ??= new Group() : on.belowWrites ??= new Group())
+            : (on === at ? on.ownReads ??= new Group() : on.belowReads ??= new Group())
+          stand(group, dep, on.live)
+        }
       }
     }
   }

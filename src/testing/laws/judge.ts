@@ -219,22 +219,29 @@ export const nothingAfterStop = (o: Observation): Judged =>
   })
 
 export const permitsReturned = (o: Observation): Judged => {
-  const count = (when: string, permits: Readonly<Record<string, number>>, place: number) =>
+  const count = (when: string, permits: Readonly<Record<string, number>>, holds: (run: FakeTool.Run) => boolean) =>
     each(Object.entries(permits), ([backend, out]) => {
-      const working = o.runs.filter((run) => atWork(run, place))
-      const there = working.filter((run) => run.backend === backend).length
+      const holding = o.runs.filter(holds)
+      const there = holding.filter((run) => run.backend === backend).length
       if (out <= there) return []
       // What was given up on may run turns of its own, with handlers that nobody watches.
-      if (working.length > 0 && o.samples !== undefined) return undefined
+      if (holding.length > 0 && o.samples !== undefined) return undefined
       return [
         `R14: backend ${
           JSON.stringify(backend)
         }, ${when}: expected at most ${there} permits out, one for each handler at work, got ${out}`
       ]
     })
+  const answered = lastAnswer(o.turns)
+  const answeredAt = o.turns.find((turn) => turn.answered === answered)?.answeredAt
+  // What was given up on, and has ended in this moment, may be about to give back what it held.
+  const endsNow = (run: FakeTool.Run) => {
+    const turn = o.turns.find((one) => one.id === rootOf(run).turn)
+    return run.endedAt === answeredAt && turn !== undefined && Math.min(turn.graceReads, turn.graceWrites) < Infinity
+  }
   return together(
-    count("when the last turn was answered", o.permitsAnswered, lastAnswer(o.turns)),
-    count("when nothing more happened", o.permitsEnd, Infinity)
+    count("when the last turn was answered", o.permitsAnswered, (run) => atWork(run, answered) || endsNow(run)),
+    count("when nothing more happened", o.permitsEnd, (run) => atWork(run, Infinity))
   )
 }
 

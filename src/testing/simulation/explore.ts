@@ -43,6 +43,7 @@ const problemOf = (driven: Driven<unknown, unknown>, now: number): string | unde
     const told = exit.cause.reasons.length === 1 && reason !== undefined && Cause.isFailReason(reason)
       ? reason.error
       : undefined
+    if (typeof told === "string") return told
     return told instanceof Error ? `${told.name}: ${told.message}` : Cause.pretty(exit.cause)
   }
   return exit.value === false ? "it returned false" : undefined

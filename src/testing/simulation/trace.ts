@@ -99,7 +99,11 @@ export class Tracer {
 /** A fiber of a handler is known by its call, another one by its span. */
 const nameIn = (fiber: Fiber.Fiber<unknown, unknown>): string => {
   const call = Context.get(fiber.context as Context.Context<never>, TurnContext.CurrentCall)
-  if (call !== undefined) return `call #${call.position} ${call.tool}`
+  if (call !== undefined) {
+    // An id that was made up by chance tells nobody anything.
+    const { turn } = call.identity
+    return `#${call.position} ${call.tool}${/^turn_\w{22}$/.test(turn) ? "" : ` of ${turn}`}`
+  }
   const { span } = fiber.cache
   return span?._tag === "Span" ? span.name : "fiber"
 }

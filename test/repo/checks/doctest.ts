@@ -2,7 +2,8 @@
  * Examples in doc comments and in the README that run as tests.
  *
  * A fence opened with "ts import.meta.vitest" is a module of its own. `expression // => expected` on one line, and
- * `const name = expression // => expected`, become assertions. Other "ts" fences are only type-checked.
+ * `const name = expression // => expected`, become assertions. One that imports `describe` or `it` makes tests, which run too. Other
+ * "ts" fences are only type-checked.
  */
 import * as fs from "node:fs"
 import * as path from "node:path"
@@ -29,6 +30,10 @@ export const examplesOf = (file: string, text: string): ReadonlyArray<Example> =
     return { file, number: runs ? ++counts.runs : ++counts.shown, runs, code }
   })
 }
+
+/** Whether an example makes tests of its own. */
+export const makesTests = ({ code }: Example): boolean =>
+  /^import \{[^}]*\b(?:describe|it)\b[^}]*\} from "@effect\/vitest"$/m.test(code)
 
 /** Turns the expectations of an example into assertions. */
 const assertions = (code: string): string =>
