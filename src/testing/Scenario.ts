@@ -3,7 +3,8 @@
  * scenario runs in virtual time: nothing waits for real seconds, and the same file gives the same report every time.
  *
  * {@link runText} runs the text of a file, {@link run} a scenario that is a value already, and `effect-turn scenario`
- * files on the command line. The rest of this page is the format. An unknown field makes the file invalid at every depth;
+ * files on the command line. {@link explore} runs one under many interleavings of its fibers, as `effect-turn scenario
+ * --explore N` does. The rest of this page is the format. An unknown field makes the file invalid at every depth;
  * fields with `?` may be left out. Times are whole milliseconds, limits are from 1 to 2^31-1 (`graceMs` from 0), and a
  * limit that the file does not name is off, whatever the library's own default.
  *
@@ -145,10 +146,12 @@
  * @since 0.1.0
  */
 import * as Effect from "effect/Effect"
+import { dual } from "effect/Function"
 import * as Result from "effect/Result"
 import * as TurnError from "../TurnError.ts"
 import * as Check from "./scenario/check.ts"
 import * as Expect from "./scenario/expect.ts"
+import * as Explore from "./scenario/explore.ts"
 import * as Reports from "./scenario/report.ts"
 import * as Run from "./scenario/run.ts"
 import * as Form from "./scenario/schema.ts"
@@ -187,20 +190,35 @@ export const decode = (input: unknown): Effect.Effect<Form.Scenario, Form.Invali
     : Effect.fail(new Form.InvalidScenario({ problems: read.failure }))
 }
 
-const report = (file: string, scenario: Form.Scenario): Effect.Effect<Report> => {
+/** What a file needs and this version has not is said in place of running it. */
+const supported = (file: string, scenario: Form.Scenario, run: () => Effect.Effect<Report>): Effect.Effect<Report> => {
   const unsupported = Unsupported.features(scenario)
-  if (unsupported.length > 0) return Effect.succeed(Reports.notRun(file, unsupported))
-  return Effect.map(Run.run(scenario), ({ observed }) => {
-    const undecided = Unsupported.decisions(scenario, observed.turns)
-    return Reports.make(
-      file,
-      observed,
-      undecided.length > 0 ? undecided : [
-        ...Check.rules(scenario, observed),
-        ...Expect.unmet(scenario, observed)
-      ]
-    )
-  })
+  return unsupported.length > 0 ? Effect.succeed(Reports.notRun(file, unsupported)) : run()
+}
+
+const judge: Explore.Judge = (scenario, observed) => {
+  const undecided = Unsupported.decisions(scenario, observed.turns)
+  return undecided.length > 0 ? undecided : [...Check.rules(scenario, observed), ...Expect.unmet(scenario, observed)]
+}
+
+const report = (file: string, scenario: Form.Scenario): Effect.Effect<Report> =>
+  supported(
+    file,
+    scenario,
+    () => Effect.map(Run.run(scenario), ({ observed }) => Reports.make(file, observed, judge(scenario, observed)))
+  )
+
+const exploration = (
+  file: string,
+  scenario: Form.Scenario,
+  options: ExploreOptions | undefined
+): Effect.Effect<Report> => {
+  const explored = Explore.explore(scenario, judge, options)
+  return supported(file, scenario, () =>
+    Effect.map(explored, ({ explored, failures, observed }) => ({
+      ...Reports.make(file, observed, failures),
+      explored
+    })))
 }
 
 /**
@@ -257,7 +275,14 @@ const parse = (text: string): Result.Result<unknown, string> => {
  * @since 0.1.0
  * @stability experimental
  */
-export const runText = (fileName: string, text: string): Effect.Effect<Report> => {
+export const runText = (fileName: string, text: string): Effect.Effect<Report> => ofText(fileName, text, report)
+
+/** Reads the text of a file, and reports it when it is no scenario. */
+const ofText = (
+  fileName: string,
+  text: string,
+  run: (file: string, scenario: Form.Scenario) => Effect.Effect<Report>
+): Effect.Effect<Report> => {
   const file = fileName.split(/[\\/]/).at(-1) ?? fileName
   const scenario = Result.flatMap(
     Result.mapError(parse(text), (problem): ReadonlyArray<string> => [problem]),
@@ -266,7 +291,78 @@ export const runText = (fileName: string, text: string): Effect.Effect<Report> =
   if (Result.isFailure(scenario)) return Effect.succeed(Reports.notRun(file, scenario.failure))
   const base = file.replace(/\.json$/, "")
   const { name } = scenario.success
-  return name === base ? report(file, scenario.success) : Effect.succeed(
+  return name === base ? run(file, scenario.success) : Effect.succeed(
     Reports.notRun(file, [`name: expected the file's base name ${TurnError.show(base)}, got ${TurnError.show(name)}`])
   )
 }
+
+/**
+ * How much a scenario is explored.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export type ExploreOptions = Reports.ExploreOptions
+
+/**
+ * Runs a scenario in the natural order and then under many interleavings, until one of them fails.
+ *
+ * **Details**
+ *
+ * Each seed is another order of everything that the format leaves open: which of the fibers that can go on does so, where
+ * they give way, what comes first of all that is due at one moment. An event of a turn still comes after all that ends in
+ * its moment. In each run the expectations are checked, and the rules that always hold.
+ *
+ * The first run that fails is made small, and the report's `explored.found` tells what differs from the natural run, which
+ * `replay` repeats it, and what ran when. When the natural run itself fails, that is what is reported, and nothing is
+ * explored. It never fails; options that cannot be are thrown at once, as a `TurnError`.
+ *
+ * **Gotchas**
+ *
+ * An expectation may hold in the natural order by accident. Where two things fall on one moment, either may come first:
+ * give them moments of their own, or do not expect the one.
+ *
+ * **Example** (An end and a timeout at one moment)
+ *
+ * ```ts import.meta.vitest
+ * import { Effect } from "effect"
+ * import { Scenario } from "effect-turn/testing"
+ *
+ * const scenario = await Effect.runPromise(Scenario.decode({
+ *   name: "in-time",
+ *   why: "A search that takes as long as it may is in time.",
+ *   tools: { search: { access: "read", keys: [], timeoutMs: 20, behaviour: { type: "ok", latencyMs: 20 } } },
+ *   turns: [{ calls: [{ id: "a", name: "search", arguments: {} }] }],
+ *   expect: { outcomes: [[{ status: "ok" }]] }
+ * }))
+ *
+ * const alone = (await Effect.runPromise(Scenario.run(scenario))).pass // => true
+ * const report = await Effect.runPromise(Scenario.explore(scenario, { seeds: 50 }))
+ * const difference = report.explored!.found!.differences[0] // => 'turn 0, call 0 ("a"): status: "ok" in the natural order, "timeout" here'
+ * const { replay } = report.explored!.found!
+ * const again = (await Effect.runPromise(Scenario.explore(scenario, { replay }))).failures.length // => 1
+ * ```
+ *
+ * @category exploring
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const explore: {
+  (options?: ExploreOptions): (scenario: Form.Scenario) => Effect.Effect<Report>
+  (scenario: Form.Scenario, options?: ExploreOptions): Effect.Effect<Report>
+} = dual(
+  (args) => typeof args[0] === "object" && "turns" in args[0],
+  (scenario: Form.Scenario, options?: ExploreOptions): Effect.Effect<Report> =>
+    exploration(`${scenario.name}.json`, scenario, options)
+)
+
+/**
+ * Explores the text of a scenario file, as {@link explore} does, and reports it also when it is no scenario at all.
+ *
+ * @category exploring
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const exploreText = (fileName: string, text: string, options?: ExploreOptions): Effect.Effect<Report> =>
+  ofText(fileName, text, (file, scenario) => exploration(file, scenario, options))

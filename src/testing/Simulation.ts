@@ -31,6 +31,7 @@ import * as Schema from "effect/Schema"
 import * as TurnError from "../TurnError.ts"
 import * as Choices from "./simulation/choices.ts"
 import * as Explore from "./simulation/explore.ts"
+import { budgetOf, maxShrinksOf, owner, seedsOf } from "./simulation/options.ts"
 import { Current, type Ended, type Limits } from "./simulation/simulator.ts"
 import * as Trace from "./simulation/trace.ts"
 
@@ -226,23 +227,6 @@ export interface ExploreOptions extends Bounds {
  * @stability experimental
  */
 export type Explored = Explore.Explored
-
-const owner = "the simulation"
-
-const seedsOf = (options: ExploreOptions | undefined): { readonly from: number; readonly count: number } => {
-  const seeds = options?.seeds ?? (options?.budget === undefined ? 200 : Number.MAX_SAFE_INTEGER - 1)
-  const { count, from } = typeof seeds === "number" ? { from: 1, count: seeds } : seeds
-  return {
-    from: TurnError.wholeNumber(owner, "the first seed", from, 0),
-    count: TurnError.wholeNumber(owner, "seeds", count)
-  }
-}
-
-const budgetOf = (options: { readonly budget?: Duration.Input | undefined } | undefined): number =>
-  options?.budget === undefined ? Infinity : Duration.toMillis(Duration.fromInputUnsafe(options.budget))
-
-const maxShrinksOf = (options: ExploreOptions | undefined): number =>
-  TurnError.wholeNumber(owner, "maxShrinks", options?.maxShrinks ?? 500, 0)
 
 /** Makes a failure small, writes it down, and fails with it. */
 const falsified = <R>(

@@ -9,6 +9,10 @@ import * as path from "node:path"
 
 const seeds = 1900
 
+/** How many of them are run under other interleavings too, and under how many. */
+const exploredSeeds = 150
+const interleavings = 15
+
 /** Numbers from 0 to below 1 that a seed fixes (mulberry32). */
 const dice = (seed: number) => {
   let state = seed
@@ -140,6 +144,27 @@ describe("generated scenarios", () => {
         "queue"
       ]
       assert.deepStrictEqual(kinds.filter((kind) => (seen.get(kind) ?? 0) < 10), [])
+    }), 120_000)
+
+  it.effect("keep them under other interleavings", () =>
+    Effect.gen(function*() {
+      const broken: Array<string> = []
+      let explored = 0
+      let distinct = 0
+      for (let seed = 0; seed < exploredSeeds; seed++) {
+        const report = yield* Effect.flatMap(
+          Scenario.decode(scenarioOf(seed)),
+          Scenario.explore({ seeds: interleavings })
+        )
+        explored += report.explored?.runs ?? 0
+        distinct += report.explored?.distinct ?? 0
+        if (!report.pass) {
+          broken.push(`seed ${seed}, replay ${report.explored?.found?.replay}: ${report.failures.join("; ")}`)
+        }
+      }
+      assert.deepStrictEqual(broken, [])
+      assert.strictEqual(explored, exploredSeeds * interleavings)
+      assert.isAbove(distinct, explored / 2)
     }), 120_000)
 
   it.effect("give the same report each time", () =>

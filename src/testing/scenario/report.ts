@@ -3,6 +3,7 @@
  *
  * @since 0.1.0
  */
+import type * as Duration from "effect/Duration"
 import * as Outcome from "../../Outcome.ts"
 import type * as FakeTool from "../FakeTool.ts"
 import type { SeenEvent } from "../laws/observation.ts"
@@ -50,6 +51,61 @@ export interface Span {
 }
 
 /**
+ * How much a scenario is explored.
+ *
+ * **Details**
+ *
+ * - `seeds`: how many seeds, from 1 on, or `{from, count}`. Default: 200. With a `budget` and no `seeds`, as many as it allows.
+ * - `budget`: real time after which no seed is begun; at least one is.
+ * - `maxShrinks`: how many runs may be spent on making a failure smaller. Default: 500.
+ * - `replay`: runs only this, the `replay` of an earlier failure or a seed, beside the natural run to compare it with.
+ * - `onRun`: told after each run how many there were under seeds, and to make a failure smaller. It must not wait; what it
+ *   throws is dropped.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface ExploreOptions {
+  readonly seeds?: number | { readonly from: number; readonly count: number } | undefined
+  readonly budget?: Duration.Input | undefined
+  readonly maxShrinks?: number | undefined
+  readonly replay?: string | undefined
+  readonly onRun?: ((progress: { readonly seeds: number; readonly shrinks: number }) => void) | undefined
+}
+
+/**
+ * What exploring a scenario came to.
+ *
+ * **Details**
+ *
+ * `runs` and `distinct` are how many runs there were under seeds, and how many of them were different; both are 0 when the
+ * natural run failed already. `found` is there when a run failed, and the natural one did not:
+ *
+ * - `seed`: the first that fails. `replay`: repeats the smallest failing run that was found, and `switches` is how many choices
+ *   are forced in it. `shrinks`: how many runs it took to make it that small.
+ * - `differences`: what is not as in the natural run, one sentence each.
+ * - `trace`: what ran when, in lines: those with a `>` are steps in which something was forced, those with a `-` what
+ *   happened in the turns.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface Exploration {
+  readonly runs: number
+  readonly distinct: number
+  readonly found?: {
+    readonly seed: number
+    readonly replay: string
+    readonly switches: number
+    readonly shrinks: number
+    readonly differences: ReadonlyArray<string>
+    readonly trace: ReadonlyArray<string>
+  }
+}
+
+/**
  * The report of one file: plain JSON data. A file that is not run has `file`, `pass` and `failures` alone.
  *
  * **Details**
@@ -57,6 +113,8 @@ export interface Span {
  * - `outcomes`: one list for each turn, in emission order; null for a turn that was never answered.
  * - `effects`: writes alone; what landed after the last answer counts too.
  * - `elapsedMs`: when the last turn was answered. `runningAfter` and `permitsOut` are of that moment.
+ * - `explored`: there when the scenario was explored. All else is then of the failing run that `explored.found` tells of, of the
+ *   run that `replay` has asked for, or of the natural run.
  *
  * @category models
  * @since 0.1.0
@@ -75,6 +133,7 @@ export interface Report {
   readonly elapsedMs?: number
   readonly runningAfter?: number
   readonly permitsOut?: Record<string, number>
+  readonly explored?: Exploration
 }
 
 /** What a call was answered, and what of it goes to the model. @internal */

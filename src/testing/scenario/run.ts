@@ -14,10 +14,12 @@ import * as Scope from "effect/Scope"
 import type * as Outcome from "../../Outcome.ts"
 import * as Turn from "../../Turn.ts"
 import * as TurnContext from "../../TurnContext.ts"
+import type * as TurnEvent from "../../TurnEvent.ts"
 import * as FakeTool from "../FakeTool.ts"
 import type { SeenEvent } from "../laws/observation.ts"
 import { Choices, randomOf, type Schedule } from "../simulation/choices.ts"
 import { type Ended, Simulator } from "../simulation/simulator.ts"
+import * as Note from "./notes.ts"
 import * as Report from "./report.ts"
 import * as Form from "./schema.ts"
 import * as Tools from "./tools.ts"
@@ -83,16 +85,23 @@ export interface Simulated {
 export const run = (
   scenario: Form.Scenario,
   schedule: Schedule = natural,
-  traced = false
+  traced = false,
+  recordFrom?: number
 ): Effect.Effect<Simulated> =>
   Effect.gen(function*() {
     const simulator = new Simulator(
-      new Choices(schedule),
+      new Choices(schedule, recordFrom),
       { horizonMillis: horizonOf(scenario), maxSteps },
       traced
     )
     const world = yield* FakeTool.makeWorld
-    const { layer, permits, toolkit } = Tools.stage(scenario, world, (outcomes) => outcomes.map(Report.reportedOutcome))
+    const onEvent = (event: TurnEvent.TurnEvent) => {
+      if (traced) simulator.note(Note.ofEvent(event))
+    }
+    const { layer, permits, toolkit } = Tools.stage(scenario, world, {
+      toJson: (outcomes) => outcomes.map(Report.reportedOutcome),
+      onEvent
+    })
     const scope = yield* Scope.make()
     const simulated = simulator.provideTo(yield* Effect.context<never>(), randomOf(`program ${schedule.seed}`))
     let services = simulated as Context.Context<any>
@@ -185,6 +194,7 @@ export const run = (
         finishReason,
         onEvent: (event) => {
           events.push({ place: world.mark(), event })
+          onEvent?.(event)
         },
         onClosed: ({ outcomes }) =>
           Effect.sync(() => {
@@ -214,6 +224,7 @@ export const run = (
       running.happened++
       const stop = (effect: Effect.Effect<unknown>) => {
         running.stops.push(simulator.now)
+        simulator.note(Note.ofStop(running.seen.id, event))
         fork(effect, event.type)
       }
       switch (event.type) {

@@ -13,6 +13,7 @@ import * as Siblings from "../../Siblings.ts"
 import * as ToolPolicy from "../../ToolPolicy.ts"
 import * as Turn from "../../Turn.ts"
 import * as TurnContext from "../../TurnContext.ts"
+import type * as TurnEvent from "../../TurnEvent.ts"
 import * as FakeTool from "../FakeTool.ts"
 import { canonical, fill, keysOf } from "./keys.ts"
 import * as Form from "./schema.ts"
@@ -166,7 +167,12 @@ export interface Stage {
 export const stage = (
   scenario: Form.Scenario,
   world: FakeTool.World,
-  toJson: (outcomes: ReadonlyArray<any>) => unknown
+  { onEvent, toJson }: {
+    /** What a handler that runs a nested turn answers. */
+    readonly toJson: (outcomes: ReadonlyArray<any>) => unknown
+    /** Told what happens in nested turns. */
+    readonly onEvent: (event: TurnEvent.TurnEvent) => void
+  }
 ): Stage => {
   const backends = new Map(
     Object.entries(scenario.backends ?? {}).map(([name, said]) => [name, backendOf(name, said)] as const)
@@ -175,7 +181,7 @@ export const stage = (
     Effect.gen(function*() {
       const call = yield* TurnContext.CurrentCall
       const turn = `${call?.identity.turn}/${call?.position}.${call?.attempt}`
-      const outcomes = yield* Turn.run(toolkit, calls, { ...optionsOf(scenario.policy, true), turn })
+      const outcomes = yield* Turn.run(toolkit, calls, { ...optionsOf(scenario.policy, true), turn, onEvent })
       return toJson(outcomes)
     }).pipe(Effect.orDie)
 

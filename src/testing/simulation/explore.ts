@@ -199,11 +199,11 @@ export const shrink = <R>(
   })
 
 /** Runs what broke once more, and writes it down. */
-export const traceOf = <R>(
-  trial: Trial<R>,
+export const traceOf = <R, T extends Tried>(
+  trial: Trial<R, T>,
   broken: Broken
-): Effect.Effect<{ readonly steps: ReadonlyArray<Step>; readonly again: boolean }, never, R> =>
+): Effect.Effect<{ readonly steps: ReadonlyArray<Step>; readonly again: boolean; readonly run: T }, never, R> =>
   Effect.map(
     trial(broken.schedule, { traced: true }),
-    ({ problem, simulator }) => ({ steps: simulator.tracer!.steps, again: problem !== undefined })
+    (run) => ({ steps: run.simulator.tracer!.steps, again: run.problem !== undefined, run })
   )

@@ -1,0 +1,62 @@
+/**
+ * What happens in the turns of a scenario, as lines of a trace.
+ *
+ * @since 0.1.0
+ */
+import type * as Outcome from "../../Outcome.ts"
+import type * as TurnEvent from "../../TurnEvent.ts"
+import type * as Form from "./schema.ts"
+
+/** `turn 0`, or `turn 0/1.1` for the turn that the first run of its call 1 runs. */
+const turnOf = (id: string): string => id.replace(/^turn-/, "turn ")
+
+const outcomeOf = (outcome: Outcome.Outcome): string => {
+  const code = "code" in outcome ? ` (${outcome.code})` : ""
+  return `${outcome.status}${code}${outcome.started ? `, effect ${outcome.effect}` : ", not started"}`
+}
+
+const waitedFor = ({ waited }: TurnEvent.CallStarted): string => {
+  const parts = [
+    ...(waited.keys > 0 ? [`${waited.keys} ms for keys`] : []),
+    ...(waited.permit > 0 ? [`${waited.permit} ms for a permit`] : [])
+  ]
+  return parts.length === 0 ? "" : ` after ${parts.join(" and ")}`
+}
+
+/** One event in words. @internal */
+export const ofEvent = (event: TurnEvent.TurnEvent): string => {
+  const turn = turnOf(event.turn)
+  switch (event._tag) {
+    case "TurnStarted":
+      return `${turn} starts with ${event.calls} ${event.calls === 1 ? "call" : "calls"}`
+    case "TurnStopped":
+      return `${turn} stops: ${event.code}`
+    case "TurnEnded":
+      return event.unsettled === 0
+        ? `${turn} has its answers`
+        : `${turn} has its answers; ${event.unsettled} of its handlers go on`
+  }
+  const call = `${turn}: call ${event.position} ${JSON.stringify(event.id)} (${event.tool})`
+  switch (event._tag) {
+    case "CallQueued":
+      return event.for === "keys"
+        ? `${call} waits for earlier calls`
+        : `${call} waits for ${event.backend === undefined ? "the turn's own limit" : `a permit of ${event.backend}`}`
+    case "CallStarted":
+      return `${call} starts${waitedFor(event)}`
+    case "CallProgressed":
+      return `${call} reports a preliminary result`
+    case "CallOverdue":
+      return `${call} is overdue, and awaited`
+    case "CallEnded":
+      return `${call} is answered: ${outcomeOf(event.outcome)}`
+    case "CallSettledLate":
+      return `${call} ends late, and would have been answered: ${outcomeOf(event.outcome)}`
+  }
+}
+
+/** A stop from outside in words. @internal */
+export const ofStop = (turn: string, event: Form.Event): string =>
+  event.type === "cancelCall"
+    ? `${turnOf(turn)}: cancelCall ${JSON.stringify(event.id)}`
+    : `${turnOf(turn)}: ${event.type}`
