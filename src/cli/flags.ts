@@ -3,6 +3,7 @@ import * as Argument from "effect/cli/Argument"
 import * as Flag from "effect/cli/Flag"
 import * as Duration from "effect/Duration"
 import * as Option from "effect/Option"
+import { parse } from "../testing/simulation/choices.ts"
 
 export const message = Argument.String("MESSAGE").pipe(
   Argument.withDescription('file with the model\'s message as JSON; "-" or nothing is standard input'),
@@ -65,6 +66,23 @@ export const execution = Flag.String("execution").pipe(
   Flag.optional
 )
 
+export const explore = Flag.String("explore").pipe(
+  Flag.withMetavar("N"),
+  Flag.withDescription(
+    "run each scenario under N more interleavings of its fibers (seeds 1 to N), until one fails: it is made small, and told " +
+      "with what differs from the natural order"
+  ),
+  Flag.filterMap(parseCount, () => "Expected: how many interleavings, a whole number from 1 to 999999999"),
+  Flag.optional
+)
+
+export const replay = Flag.String("replay").pipe(
+  Flag.withMetavar("TEXT"),
+  Flag.withDescription("run one file under exactly the interleaving that an earlier --explore has printed, or a seed"),
+  Flag.filterMap(parseReplay, () => 'Expected: the replay that --explore printed, such as "17/31:1,40:2", or a seed'),
+  Flag.optional
+)
+
 export const files = Argument.String("FILE").pipe(
   Argument.withDescription("scenario files"),
   Argument.variadic({ min: 1 })
@@ -81,6 +99,18 @@ function parseTime(text: string, least: 0 | 1): Option.Option<number> {
 }
 
 function parseExecution(text: string): Option.Option<"parallel" | "sequential" | number> {
-  if (text === "parallel" || text === "sequential") return Option.some(text)
+  return text === "parallel" || text === "sequential" ? Option.some(text) : parseCount(text)
+}
+
+function parseCount(text: string): Option.Option<number> {
   return /^[1-9]\d{0,8}$/.test(text) ? Option.some(Number(text)) : Option.none()
+}
+
+function parseReplay(text: string): Option.Option<string> {
+  try {
+    parse(text)
+    return Option.some(text)
+  } catch {
+    return Option.none()
+  }
 }

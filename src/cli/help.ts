@@ -92,7 +92,17 @@ export const scenario = text([
   "Prints one JSON report a line on standard output, in the order of the files, and words for people on standard " +
   "error. A file that is no valid scenario is reported as one that fails.",
   "",
-  ...exitCodes([["0", "all scenarios pass"], ["1", "a scenario fails"], ["2", "misuse: a file that cannot be read"]])
+  "With --explore each scenario runs in the natural order first, and then under N interleavings: another fiber goes on, " +
+  "fibers give way between any two steps, and what is due at one moment comes in any order. The first that fails is " +
+  "made small. The report tells in `explored.found`, and standard error in words, what differs from the natural " +
+  "order, the seed, what ran when, and the command that repeats it.",
+  "",
+  ...exitCodes([
+    ["0", "all scenarios pass"],
+    ["1", "a scenario fails"],
+    ["2", "misuse: bad arguments, or a file that cannot be read"],
+    ["130", "ended at once by Ctrl-C, SIGTERM or SIGHUP"]
+  ])
 ])
 
 export const demo = text([

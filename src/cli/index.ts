@@ -74,12 +74,24 @@ const planCommand = Command.make("plan", planFlags, (flags) => Effect.flatMap(jo
     ])
   )
 
-const scenarioCommand = Command.make("scenario", { files: Flags.files }, ({ files }) => runFiles(files)).pipe(
+const scenarioFlags = { files: Flags.files, explore: Flags.explore, replay: Flags.replay }
+
+const scenarioCommand = Command.make(
+  "scenario",
+  scenarioFlags,
+  ({ explore, files, replay }) =>
+    runFiles(files, { explore: Option.getOrUndefined(explore), replay: Option.getOrUndefined(replay) })
+).pipe(
   Command.withShortDescription("run scenario files in virtual time"),
   Command.withDescription(Help.scenario),
   Command.withExamples([
     { command: "effect-turn scenario scenarios/*.json", description: "Run all scenarios of a folder" },
-    { command: "effect-turn scenario a.json | jq 'select(.pass | not)'", description: "See what failed" }
+    { command: "effect-turn scenario a.json | jq 'select(.pass | not)'", description: "See what failed" },
+    {
+      command: "effect-turn scenario --explore 1000 scenarios/*.json",
+      description: "Run each of them under 1000 interleavings more"
+    },
+    { command: "effect-turn scenario --replay 17/31:1 a.json", description: "Run the one again that failed" }
   ])
 )
 

@@ -1,6 +1,7 @@
 /** How calls, events and outcomes read as lines. Pure: text in, text out. */
 import { displayWidth } from "effect/cli/CliOutput"
 import * as Outcome from "../Outcome.ts"
+import type { Report } from "../testing/Scenario.ts"
 import type * as TurnEvent from "../TurnEvent.ts"
 import * as Progress from "./progress.ts"
 import { clean, cut, duration, json, pad, type Paint, wrap } from "./text.ts"
@@ -135,6 +136,60 @@ const waitedText = ({ backend, waited }: TurnEvent.CallStarted, earlier = "earli
     ...(waited.permit < 1 ? [] : [`${duration(waited.permit)} for ${backend ?? "the turn's own limit"}`])
   ]
   return parts.length === 0 ? "" : ` after ${parts.join(" and ")}`
+}
+
+/** Where an exploration stands: `⠋ 120 of 200 interleavings in 2.10 s: a.json`. */
+export const exploring = (
+  file: string,
+  of: number,
+  progress: { readonly seeds: number; readonly shrinks: number },
+  options: { readonly elapsed: number; readonly width: number; readonly tick: number; readonly paint: Paint }
+): string => {
+  const what = progress.shrinks === 0
+    ? `${progress.seeds} of ${of} interleavings`
+    : `made a failure smaller by ${progress.shrinks} runs`
+  const mark = spinner[options.tick % spinner.length]!
+  const line = `${mark} ${what} in ${duration(options.elapsed)}: ${clean(file)}`
+  return options.paint.faint(cut(line, options.width))
+}
+
+/** What became of a scenario file, in words for people. */
+export const ofReport = (path: string, report: Report, paint: Paint): string => {
+  const { explored, failures, pass } = report
+  const found = explored?.found
+  const runs = explored === undefined || explored.runs === 0
+    ? ""
+    : found !== undefined
+    ? `  (seed ${found.seed})`
+    : explored.runs === 1
+    ? "  (1 seed)"
+    : `  (${explored.runs} seeds, ${explored.distinct} different)`
+  const indented = (lines: ReadonlyArray<string>, by: number) => lines.map((line) => `${" ".repeat(by)}${clean(line)}`)
+  return [
+    `${pass ? paint.ok("pass") : paint.bad("FAIL")}  ${clean(path)}${runs}`,
+    ...indented(failures, 6),
+    ...(explored?.runs === 0
+      ? indented(["It fails in the natural order, so nothing was explored."], 6)
+      : []),
+    ...(found === undefined ? [] : [
+      ...indented([
+        `What differs from the natural order, with ${found.switches} forced ${
+          found.switches === 1 ? "switch" : "switches"
+        }:`
+      ], 6),
+      ...indented(found.differences.length === 0 ? ["nothing that can be seen from outside"] : found.differences, 8),
+      ...indented(["Repeat it:"], 6),
+      ...indented([`effect-turn scenario --replay ${found.replay} ${quoted(path)}`], 8),
+      ...indented(["What ran when (>: something was forced):"], 6),
+      ...indented(found.trace, 8)
+    ])
+  ].join("\n")
+}
+
+/** A path as a shell takes it. */
+const quoted = (path: string): string => {
+  const whole = path.startsWith("-") ? `./${path}` : path
+  return /^[\w@%+=:,./-]+$/.test(whole) ? whole : `'${whole.replaceAll("'", `'\\''`)}'`
 }
 
 /** The table of outcomes, one line for each call, as wide as the terminal; 0 where there is none. */

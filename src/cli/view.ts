@@ -80,25 +80,50 @@ const animate = (
   screen: Screen
 ): Effect.Effect<View["onEvent"], never, Scope.Scope | Stdio.Stdio> =>
   Effect.gen(function*() {
+    let opened: number | undefined
+    yield* rewritten(screen, (now, { columns, rows }, tick) => {
+      if (progress.origin === undefined) return undefined
+      opened ??= now - progress.elapsed
+      return Lines.live(progress, Math.max(progress.elapsed, now - opened), {
+        width: columns,
+        height: Math.max(1, rows - 3),
+        tick,
+        paint: screen.paint
+      })
+    })
+    return (event) => Progress.advance(progress, event)
+  })
+
+/** Shows one line while something goes on, on a terminal alone. The line goes when the scope closes. */
+export const line = (
+  screen: Screen,
+  text: (elapsed: number, width: number, tick: number) => string
+): Effect.Effect<void, never, Scope.Scope | Stdio.Stdio> =>
+  Effect.gen(function*() {
+    if (!screen.animated) return
+    const opened = yield* Clock.currentTimeMillis
+    yield* rewritten(screen, (now, { columns }, tick) => [text(now - opened, columns, tick)])
+  })
+
+/** Lines that are drawn again and again in the same place, until the scope closes. */
+const rewritten = (
+  screen: Screen,
+  linesOf: (now: number, size: Size, tick: number) => ReadonlyArray<string> | undefined
+): Effect.Effect<void, never, Scope.Scope | Stdio.Stdio> =>
+  Effect.gen(function*() {
     const stdio = yield* Stdio.Stdio
     const clock = yield* Clock.Clock
     const write = (text: string) =>
       Stream.run(Stream.succeed(text), stdio.stderr({ endOnDone: false })).pipe(Effect.ignore)
     let height = 0
     let tick = 0
-    let opened: number | undefined
     const up = () => height === 0 ? "" : `\u001b[${height}A`
     const draw = Effect.suspend(() => {
-      if (progress.origin === undefined) return Effect.void
-      const now = clock.currentTimeMillisUnsafe()
-      opened ??= now - progress.elapsed
       const { columns, rows } = screen.size()
-      const lines = Lines.live(progress, Math.max(progress.elapsed, now - opened), {
-        width: (columns > 0 ? columns : 80) - 1,
-        height: Math.max(1, (rows > 0 ? rows : 24) - 3),
-        tick: tick++,
-        paint: screen.paint
-      })
+      const size = { columns: (columns > 0 ? columns : 80) - 1, rows: rows > 0 ? rows : 24 }
+      const lines = linesOf(clock.currentTimeMillisUnsafe(), size, tick)
+      if (lines === undefined) return Effect.void
+      tick++
       const text = `${up()}${lines.map((line) => `\r\u001b[2K${line}\n`).join("")}`
       height = lines.length
       return write(text)
@@ -118,5 +143,4 @@ const animate = (
       return text
     }
     yield* draw.pipe(Effect.andThen(Effect.sleep("80 millis")), Effect.forever, Effect.forkScoped)
-    return (event) => Progress.advance(progress, event)
   })

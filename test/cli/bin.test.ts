@@ -248,4 +248,18 @@ describe("Ctrl-C", () => {
     assert.strictEqual(code, 130)
     assert.include(err, "whether writes that had started took effect is not known")
   })
+
+  it("ends an exploration at once, whatever is left of it", async () => {
+    const files = [fixture("scenario-fails.json"), fixture("scenario-passes.json")]
+    let sent = false
+    const { code, err, out } = await run(["scenario", "--explore", "999999999", ...files], {
+      onText: (err, child) => {
+        if (sent || !err.includes("FAIL")) return
+        sent = true
+        child.kill("SIGINT")
+      }
+    })
+    assert.strictEqual(code, 130, err)
+    assert.strictEqual(out.trim().split("\n").length, 1, "the file before it was reported, and nothing else")
+  })
 })

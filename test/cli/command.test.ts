@@ -82,7 +82,7 @@ describe("help", () => {
           "--deadline"
         ],
         plan: ["runs nothing", "toolkit   an effect/ai Toolkit", "EXAMPLES"],
-        scenario: ["virtual time", "FILE...", "EXAMPLES"],
+        scenario: ["virtual time", "FILE...", "EXAMPLES", "--explore N", "--replay TEXT"],
         demo: ["travel agent"]
       }
       for (const [command, expected] of Object.entries(texts)) {
@@ -124,7 +124,7 @@ describe("help", () => {
           .map(Number)
       assert.deepStrictEqual(codes(texts.run), [0, 1, 2, 130])
       assert.deepStrictEqual(codes(texts.plan), [0, 2])
-      assert.deepStrictEqual(codes(texts.scenario), [0, 1, 2])
+      assert.deepStrictEqual(codes(texts.scenario), [0, 1, 2, 130])
       assert.deepStrictEqual(codes(texts.demo), [0, 130])
       assert.include(texts.run, "0 every call is ok, or was run by the provider")
       assert.include(texts.run, "A Ctrl-C after that leaves at once")
@@ -409,6 +409,86 @@ describe("scenario", () => {
     }))
 })
 
+describe("scenario --explore", () => {
+  const bySeed = fixture("scenario-fails-by-seed.json")
+
+  it.live("runs each file under so many interleavings, and counts them", () =>
+    Effect.gen(function*() {
+      const { code, err, out } = yield* run(["scenario", "--explore", "40", fixture("scenario-passes.json")])
+      assert.strictEqual(code, 0)
+      assert.match(err, /^pass {2}\S*scenario-passes\.json {2}\(40 seeds, \d+ different\)$/m)
+      const { explored } = JSON.parse(out)
+      assert.strictEqual(explored.runs, 40)
+      assert.isAbove(explored.distinct, 1)
+    }))
+
+  it.live("tells what differed, the seed, the command that repeats it, and what ran when", () =>
+    Effect.gen(function*() {
+      const { code, err, out } = yield* run(["scenario", "--explore", "200", fixture("scenario-passes.json"), bySeed])
+      assert.strictEqual(code, 1)
+      const reports = out.split("\n").map((line) => JSON.parse(line))
+      assert.deepStrictEqual(reports.map(({ pass }) => pass), [true, false])
+      const { replay, seed } = reports[1].explored.found
+      for (
+        const text of [
+          `FAIL  ${bySeed}  (seed ${seed})`,
+          '      outcomes: turn 0, call 0 ("a"): expected status "ok", got "timeout"',
+          "      What differs from the natural order, with 1 forced switch:",
+          '        turn 0, call 0 ("a"): status: "ok" in the natural order, "timeout" here',
+          `        effect-turn scenario --replay ${replay} ${bySeed}`,
+          "      What ran when (>: something was forced):",
+          '- turn 0: call 0 "a" (search) is answered: timeout (handler), effect none',
+          "1 of 2 scenarios pass"
+        ]
+      ) assert.include(err, text)
+
+      const again = yield* run(["scenario", "--replay", replay, bySeed])
+      assert.strictEqual(again.code, 1)
+      assert.deepStrictEqual(JSON.parse(again.out).failures, reports[1].failures)
+      const other = yield* run(["scenario", "--replay", "0", bySeed])
+      assert.strictEqual(other.code, 0)
+      assert.match(other.err, /^pass .* \(1 seed\)$/m)
+    }))
+
+  it.live("says that the natural order fails already, and what cannot be read", () =>
+    Effect.gen(function*() {
+      const { code, err, out } = yield* run([
+        "scenario",
+        "--explore=5",
+        fixture("scenario-fails.json"),
+        fixture("scenario-invalid.json"),
+        fixture("nowhere.json")
+      ])
+      assert.strictEqual(code, 2)
+      assert.strictEqual(out.split("\n").length, 3)
+      assert.include(err, "It fails in the natural order, so nothing was explored.")
+      assert.include(err, "no such file")
+    }))
+
+  it.live("repeats a file whose name a shell would read otherwise", () =>
+    Effect.gen(function*() {
+      const folder = path.join(scratch, "it's here")
+      fs.mkdirSync(folder)
+      const file = path.join(folder, path.basename(bySeed))
+      fs.copyFileSync(bySeed, file)
+      const { err } = yield* run(["scenario", "--explore", "200", file])
+      assert.include(err, `${scratch}/it'\\''s here/scenario-fails-by-seed.json'`)
+    }))
+
+  it.live("shows on a terminal how far it is, and leaves nothing of it", () =>
+    Effect.gen(function*() {
+      vi.stubEnv("NO_COLOR", "1").stubEnv("TERM", "xterm")
+      const { err, raw } = yield* run(["scenario", "--explore", "100", fixture("scenario-passes.json")], {
+        terminal: true
+      })
+      assert.match(raw, /\d+ of 100 interleavings in \d+ ms: /)
+      assert.isTrue(raw.endsWith("\u001b[1A\u001b[J\u001b[?7h\u001b[?25h"))
+      assert.notInclude(err, "interleavings")
+      const plain = yield* run(["scenario", "--explore", "100", fixture("scenario-passes.json")])
+      assert.strictEqual(plain.raw, "")
+    }))
+})
+
 describe("demo", () => {
   it.live("runs the travel agent's turn from message to message", () =>
     Effect.gen(function*() {
@@ -442,6 +522,27 @@ describe("misuse exits 2, and says what was expected, what came and what to do",
     ["an unknown flag", ["run", "--jso"], ["has no flag --jso", "did you mean --json?", "effect-turn run --help"]],
     ["no tools", ["run", message], ["needs --tools"]],
     ["no files", ["scenario"], ["needs FILE"]],
+    ["no interleavings", ["scenario", "--explore", "0", message], [
+      "--explore",
+      "a whole number from 1",
+      "got       0"
+    ]],
+    ["fewer than none", ["scenario", "--explore", "-1", message], [
+      "--explore",
+      "a whole number from 1",
+      "got       -1"
+    ]],
+    ["half an interleaving", ["scenario", "--explore", "1.5", message], ["a whole number from 1", "got       1.5"]],
+    ["no number of them", ["scenario", "--explore", "x", message], ["a whole number from 1", "got       x"]],
+    ["a replay that is none", ["scenario", "--replay", "x", message], [
+      'such as "17/31:1,40:2", or a seed',
+      "got       x"
+    ]],
+    ["a replay of two files", ["scenario", "--replay", "17", message, message], ["more than one file", "the one file"]],
+    ["a replay that explores", ["scenario", "--replay", "17", "--explore", "5", message], [
+      "--explore and --replay together",
+      "got       --explore 5 --replay 17"
+    ]],
     ["too many arguments", ["run", message, message, "--tools", tools], ["too many arguments"]],
     ["a bad deadline", ["run", message, "--tools", tools, "--deadline", "soon"], [
       "--deadline",
