@@ -152,6 +152,7 @@ import * as TurnError from "../TurnError.ts"
 import * as Check from "./scenario/check.ts"
 import * as Expect from "./scenario/expect.ts"
 import * as Explore from "./scenario/explore.ts"
+import * as Recording from "./scenario/record.ts"
 import * as Reports from "./scenario/report.ts"
 import * as Run from "./scenario/run.ts"
 import * as Form from "./scenario/schema.ts"
@@ -366,3 +367,106 @@ export const explore: {
  */
 export const exploreText = (fileName: string, text: string, options?: ExploreOptions): Effect.Effect<Report> =>
   ofText(fileName, text, (file, scenario) => exploration(file, scenario, options))
+
+/**
+ * What a team has recorded of one turn, as {@link fromTurn} takes it.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export type RecordedTurn = Recording.RecordedTurn
+
+/**
+ * How a recorded turn is written as a scenario.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export type FromTurnOptions = Recording.FromTurnOptions
+
+/**
+ * A scenario made of a recorded turn. `notes` says what of the turn is not in it, one sentence each.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface FromTurn {
+  readonly scenario: Form.Scenario
+  readonly notes: ReadonlyArray<string>
+}
+
+/**
+ * Makes a scenario of a turn that has really run: from its calls, its tools' policies, its events and its outcomes.
+ *
+ * **When to use**
+ *
+ * A turn went wrong in production, or nearly: record it with `onEvent`, make a file of it, and correct what it expects. Or
+ * one went well, and shall go on to.
+ *
+ * **Details**
+ *
+ * Running the scenario passes: its fake tools take as long as the real handlers did and answer the same, the turn is stopped
+ * when it was, and what is expected are the outcomes and how often each tool was started. A tool's `keys` become templates
+ * over the arguments where templates give the same keys; where none do, each call of the tool touches all the keys that
+ * its calls had. What the format cannot say is told in `notes`: whatever the scenario answers otherwise because of it is
+ * left out of `expect`.
+ *
+ * No handler is run, and of the tools only what decides keys. It fails with an `InvalidScenario` when the name is none, or
+ * when there is not one outcome for each call.
+ *
+ * **Gotchas**
+ *
+ * `redact` hides what the tools gave, and not the arguments, on which keys depend: look through them before you share a file.
+ * Of other turns that ran at the same time nothing is known: what a call waited for because of them is not waited for.
+ *
+ * **Example** (A recorded search)
+ *
+ * ```ts import.meta.vitest
+ * import { Effect, Layer, pipe, Schema } from "effect"
+ * import { Tool, Toolkit } from "effect/ai"
+ * import { ToolCall, ToolPolicy, Turn, type TurnEvent } from "effect-turn"
+ * import { Scenario } from "effect-turn/testing"
+ *
+ * const Search = pipe(
+ *   Tool.make("search", { parameters: Schema.Struct({ city: Schema.String }), success: Schema.Finite }),
+ *   ToolPolicy.read({ keys: ({ city }) => [`rooms:${city}`] })
+ * )
+ * const toolkit = Toolkit.make(Search)
+ * const handlers = toolkit.toLayer({ search: ({ city }) => Effect.succeed(city.length) })
+ * const calls = [ToolCall.make("c1", "search", { city: "Lisbon" }), ToolCall.make("c2", "search", { town: "Porto" })]
+ *
+ * const program = Effect.gen(function*() {
+ *   const events: Array<TurnEvent.TurnEvent> = []
+ *   const outcomes = yield* Turn.run(toolkit, calls, { onEvent: (event) => events.push(event) })
+ *   return yield* Scenario.fromTurn({ toolkit, calls, events, outcomes }, { name: "search-lisbon", why: "It did well." })
+ * }).pipe(Effect.provide(Layer.merge(handlers, Turn.layer())))
+ *
+ * const { notes, scenario } = await Effect.runPromise(program)
+ * const nothing = notes // => []
+ * const keys = scenario.tools["search"]!.keys // => ["rooms:{city}"]
+ * const expected = scenario.expect.outcomes!.flatMap((list) => list!.map(({ status }) => status)) // => ["ok", "error"]
+ * const { pass } = await Effect.runPromise(Scenario.run(scenario))
+ * const passes = pass // => true
+ * ```
+ *
+ * @category recording
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const fromTurn = (
+  recorded: RecordedTurn,
+  options: FromTurnOptions
+): Effect.Effect<FromTurn, Form.InvalidScenario> => {
+  const { calls, outcomes } = recorded
+  if (calls.length !== outcomes.length) {
+    const problems = [`outcomes: expected one for each of ${calls.length} calls, got ${outcomes.length}`]
+    return Effect.fail(new Form.InvalidScenario({ problems }))
+  }
+  return Effect.flatMap(
+    Recording.fromTurn(recorded, options, judge),
+    ({ notes, scenario }) => Effect.map(decode(scenario), (scenario) => ({ scenario, notes }))
+  )
+}

@@ -5,16 +5,14 @@
  */
 import * as TurnError from "../../TurnError.ts"
 import type * as FakeTool from "../FakeTool.ts"
-import { canonical } from "./keys.ts"
+import { same } from "./keys.ts"
 import * as Report from "./report.ts"
 
 type Observed = Report.Observed
 
 /** `5 in the natural order, 7 here`, or nothing when they are the same. */
 const differs = (what: string, natural: unknown, here: unknown): Array<string> =>
-  canonical(natural) === canonical(here)
-    ? []
-    : [`${what}: ${shown(natural)} in the natural order, ${shown(here)} here`]
+  same(natural, here) ? [] : [`${what}: ${shown(natural)} in the natural order, ${shown(here)} here`]
 
 const shown = (value: unknown): string => value === undefined ? "none" : TurnError.show(value)
 

@@ -13,6 +13,10 @@ export const canonical = (value: unknown): string => {
   return `{${members.join(",")}}`
 }
 
+/** Whether two values are the same as JSON; what is not there is not null. @internal */
+export const same = (a: unknown, b: unknown): boolean =>
+  a === undefined || b === undefined ? a === b : canonical(a) === canonical(b)
+
 const member = (value: unknown, name: string): unknown =>
   typeof value === "object" && value !== null && Object.hasOwn(value, name) ? (value as any)[name] : undefined
 
