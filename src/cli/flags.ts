@@ -66,6 +66,32 @@ export const execution = Flag.String("execution").pipe(
   Flag.optional
 )
 
+export const scenario = Flag.String("scenario").pipe(
+  Flag.withMetavar("FILE"),
+  Flag.withDescription(
+    "write the turn, when it has ended, as a scenario file that runs again without the tools: effect-turn scenario FILE. It is " +
+      "called after the file, so name.json; a file that is there already is not overwritten"
+  ),
+  Flag.optional
+)
+
+export const why = Flag.String("why").pipe(
+  Flag.withMetavar("TEXT"),
+  Flag.withDescription("with --scenario: the fault that the scenario guards against, in a sentence"),
+  Flag.filter((text) => text.trim() !== "", () => "Expected: a sentence"),
+  Flag.optional
+)
+
+export const redact = Flag.Boolean("redact").pipe(
+  Flag.withDescription("with --scenario: leave out what the tools answered, failed or died with; arguments stay"),
+  Flag.withDefault(false)
+)
+
+export const force = Flag.Boolean("force").pipe(
+  Flag.withDescription("with --scenario: overwrite the file"),
+  Flag.withDefault(false)
+)
+
 export const explore = Flag.String("explore").pipe(
   Flag.withMetavar("N"),
   Flag.withDescription(

@@ -59,6 +59,9 @@ export const run = text([
   "outcome is printed all the same. A Ctrl-C after that leaves at once: whether what was awaited took effect is " +
   "not known then.",
   "",
+  "With --scenario the turn is kept as a scenario file, also when it was stopped: fake tools that take as long and come " +
+  "to the same, the stops, and what to expect. What the format cannot say is told on standard error.",
+  "",
   ...forms,
   "",
   ...toolsModule(

@@ -18,6 +18,7 @@ import { exitCode, explain, fromCliError } from "./failure.ts"
 import * as Flags from "./flags.ts"
 import * as Help from "./help.ts"
 import * as Input from "./input.ts"
+import * as Recording from "./recording.ts"
 import * as RunTurn from "./runTurn.ts"
 import { runFiles } from "./scenarios.ts"
 import { Sizes } from "./terminal.ts"
@@ -32,34 +33,52 @@ const planFlags = {
   tenant: Flags.tenant
 }
 
-const runFlags = { ...planFlags, siblings: Flags.siblings, deadline: Flags.deadline, grace: Flags.grace }
+const runFlags = {
+  ...planFlags,
+  siblings: Flags.siblings,
+  deadline: Flags.deadline,
+  grace: Flags.grace,
+  scenario: Flags.scenario,
+  why: Flags.why,
+  redact: Flags.redact,
+  force: Flags.force
+}
 
-const runCommand = Command.make("run", runFlags, (flags) =>
-  job(flags, "needed", {
-    ...(Option.isSome(flags.siblings)
-      ? { siblings: flags.siblings.value === "fail-fast" ? Siblings.failFast : Siblings.letFinish }
-      : undefined),
-    ...(Option.isSome(flags.deadline) ? { deadline: flags.deadline.value } : undefined),
-    ...(Option.isSome(flags.grace) ? { grace: flags.grace.value } : undefined)
-  }).pipe(Effect.flatMap(RunTurn.run))).pipe(
-    Command.withShortDescription("run the calls of a message"),
-    Command.withDescription(Help.run),
-    Command.withExamples([
-      { command: "effect-turn run message.json --tools ./tools.ts", description: "Run a recorded message" },
-      {
-        command: "curl -s … | effect-turn run - --tools ./tools.ts --json | jq .messages",
-        description: "Run what a provider answers, and go on with the result"
-      },
-      {
-        command: "effect-turn run message.json --tools ./tools.ts --siblings fail-fast --deadline 30s",
-        description: "Stop all calls at the first failure, and the turn after 30 seconds"
-      },
-      {
-        command: "effect-turn run message.json --tools ./tools.ts --deadline 30s --grace 5s",
-        description: "End within 35 seconds, even where a write hangs"
-      }
-    ])
-  )
+const runCommand = Command.make(
+  "run",
+  runFlags,
+  (flags) =>
+    Effect.flatMap(Recording.target(flags), (record) =>
+      job(flags, "needed", {
+        ...(Option.isSome(flags.siblings)
+          ? { siblings: flags.siblings.value === "fail-fast" ? Siblings.failFast : Siblings.letFinish }
+          : undefined),
+        ...(Option.isSome(flags.deadline) ? { deadline: flags.deadline.value } : undefined),
+        ...(Option.isSome(flags.grace) ? { grace: flags.grace.value } : undefined)
+      }).pipe(Effect.flatMap((job) => RunTurn.run(job, record))))
+).pipe(
+  Command.withShortDescription("run the calls of a message"),
+  Command.withDescription(Help.run),
+  Command.withExamples([
+    { command: "effect-turn run message.json --tools ./tools.ts", description: "Run a recorded message" },
+    {
+      command: "curl -s … | effect-turn run - --tools ./tools.ts --json | jq .messages",
+      description: "Run what a provider answers, and go on with the result"
+    },
+    {
+      command: "effect-turn run message.json --tools ./tools.ts --siblings fail-fast --deadline 30s",
+      description: "Stop all calls at the first failure, and the turn after 30 seconds"
+    },
+    {
+      command: "effect-turn run message.json --tools ./tools.ts --deadline 30s --grace 5s",
+      description: "End within 35 seconds, even where a write hangs"
+    },
+    {
+      command: "effect-turn run message.json --tools ./tools.ts --scenario scenarios/two-bookings.json",
+      description: "Keep the turn as a test that needs no tools"
+    }
+  ])
+)
 
 const planCommand = Command.make("plan", planFlags, (flags) => Effect.flatMap(job(flags, "optional", {}), RunTurn.plan))
   .pipe(

@@ -12,10 +12,12 @@ import { toJson } from "../Outcome.ts"
 import * as Turn from "../Turn.ts"
 import * as TurnContext from "../TurnContext.ts"
 import type * as TurnError from "../TurnError.ts"
+import type * as TurnEvent from "../TurnEvent.ts"
 import * as TurnPlan from "../TurnPlan.ts"
-import { describeThrown, fromTurnError, Misuse, NotOk } from "./failure.ts"
+import { describeThrown, explain, fromTurnError, Misuse, NotOk } from "./failure.ts"
 import type { Input } from "./input.ts"
 import * as Lines from "./lines.ts"
+import * as Recording from "./recording.ts"
 import { clean } from "./text.ts"
 import type { ToolsModule } from "./toolsModule.ts"
 import * as View from "./view.ts"
@@ -47,9 +49,10 @@ const toStop = "50 millis"
  * Runs the turn and prints its outcomes and the messages to send back. An interruption (Ctrl-C) stops the turn first,
  * waits for what may not be cut short, and prints every outcome all the same.
  */
-export const run = (job: Job) =>
+export const run = (job: Job, record?: Recording.Target) =>
   withTools(job, (services) =>
     Effect.gen(function*() {
+      const events: Array<TurnEvent.TurnEvent> = []
       const screen = yield* View.screen
       const { calls } = job.input
       const plan = yield* planOf(job, services)
@@ -61,6 +64,7 @@ export const run = (job: Job) =>
           ...optionsOf(job),
           onEvent: (event) => {
             view.onEvent(event)
+            events.push(event)
             job.options.onEvent?.(event)
           },
           onClosed: (turn) => {
@@ -75,10 +79,24 @@ export const run = (job: Job) =>
         })
         return yield* Effect.onInterrupt(handle.await, () => stop)
       }).pipe(Effect.scoped)
-      const report = (outcomes: ReadonlyArray<Outcome.Outcome>) => print(job, plan, outcomes, shown!, screen)
+      const report = (outcomes: ReadonlyArray<Outcome.Outcome>) =>
+        Effect.andThen(
+          print(job, plan, outcomes, shown!, screen),
+          record === undefined ? Effect.void : Recording.write(record, {
+            toolkit: job.tools.toolkit,
+            calls,
+            events,
+            outcomes,
+            options: optionsOf(job),
+            tenant: job.tenant
+          }, services)
+        )
       const outcomes = yield* Effect.onInterrupt(
         attended,
-        () => closed === undefined ? Effect.void : Effect.ignore(report(closed))
+        () =>
+          closed === undefined ? Effect.void : report(closed).pipe(
+            Effect.catchTag("Misuse", explain)
+          )
       )
       yield* report(outcomes)
       const allOk = outcomes.every(({ status }) => status === "ok" || status === "provider_executed")

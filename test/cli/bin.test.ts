@@ -242,6 +242,33 @@ describe("Ctrl-C", () => {
     }
   )
 
+  it("keeps the stopped turn as a scenario, which is stopped at the same moment", async () => {
+    write(700)
+    const file = path.join(scratch, "stopped-by-hand.json")
+    let sent = false
+    const { code, err } = await run(["run", calls, "--tools", tools, "--scenario", file], {
+      onText: (err, child) => {
+        if (sent || !/start +#1 put/.test(err)) return
+        sent = true
+        child.kill("SIGINT")
+      }
+    })
+    assert.strictEqual(code, 130, err)
+    assert.include(err, `scenario written: ${file}`)
+    assert.deepStrictEqual(
+      JSON.parse(fs.readFileSync(file, "utf8")).turns[0].events.map((event: any) => event.type),
+      ["cancelTurn"]
+    )
+    const again = await run(["scenario", file])
+    assert.strictEqual(again.code, 0, again.err)
+    const { outcomes } = JSON.parse(again.out)
+    assert.deepStrictEqual(outcomes[0].map((outcome: any) => [outcome.status, outcome.started]), [
+      ["cancelled", true],
+      ["ok", true],
+      ["cancelled", false]
+    ])
+  })
+
   it("leaves at once the second time, and says that it does not know", async () => {
     write(20_000)
     const { code, err } = await interrupted("SIGINT", 2)

@@ -129,7 +129,7 @@ describe("help", () => {
       assert.include(texts.run, "0 every call is ok, or was run by the provider")
       assert.include(texts.run, "A Ctrl-C after that leaves at once")
       assert.include(texts.run, "A write that has started is awaited past it; --grace bounds that")
-      for (const flag of ["--siblings", "--deadline", "--grace"]) {
+      for (const flag of ["--siblings", "--deadline", "--grace", "--scenario", "--redact"]) {
         assert.include(texts.run, flag)
         assert.notInclude(texts.plan, flag)
       }
@@ -489,6 +489,59 @@ describe("scenario --explore", () => {
     }))
 })
 
+describe("run --scenario", () => {
+  const message = fixture("message.json")
+  const recorded = (file: string, ...flags: ReadonlyArray<string>) =>
+    run(["run", message, "--tools", tools, "--scenario", file, ...flags])
+
+  it.live("keeps the turn as a scenario that passes without the tools", () =>
+    Effect.gen(function*() {
+      const file = path.join(scratch, "one-door.json")
+      const { code, err, out } = yield* recorded(file, "--tenant", "north", "--why", "One door at a time.")
+      assert.strictEqual(code, 0)
+      assert.isTrue(Array.isArray(JSON.parse(out)), "standard output has the messages alone")
+      assert.include(err, `scenario written: ${file}`)
+      assert.notInclude(err, "replace its `why`")
+      const { backends, name, tools: written, turns, why } = JSON.parse(fs.readFileSync(file, "utf8"))
+      assert.deepStrictEqual([name, why, turns[0].tenant], ["one-door", "One door at a time.", "north"])
+      assert.deepStrictEqual(written.put.keys, ["place/{at}"])
+      assert.deepStrictEqual(backends, { "fixture/Desk": { concurrency: 1 } })
+      assert.strictEqual((yield* run(["scenario", file])).code, 0)
+    }))
+
+  it.live("hides what tools answered, and says what is left to do", () =>
+    Effect.gen(function*() {
+      const file = path.join(scratch, "hidden-door.json")
+      const { err } = yield* recorded(file, "--redact")
+      assert.include(err, "replace its `why` by the fault that it guards against")
+      assert.notInclude(fs.readFileSync(file, "utf8"), '"seen"')
+      assert.strictEqual((yield* run(["scenario", file])).code, 0)
+    }))
+
+  it.live("overwrites nothing unless it is told to, and then runs nothing", () =>
+    Effect.gen(function*() {
+      const file = written("taken.json", "mine")
+      const { code, err, out } = yield* recorded(file)
+      assert.deepStrictEqual([code, out], [2, ""])
+      assert.include(err, "got       a file that is there already")
+      assert.notInclude(err, "start")
+      assert.strictEqual(fs.readFileSync(file, "utf8"), "mine")
+      assert.strictEqual((yield* recorded(file, "--force")).code, 0)
+      assert.strictEqual(JSON.parse(fs.readFileSync(file, "utf8")).name, "taken")
+    }))
+
+  it.live("says that the file could not be written after all, and prints the messages", () =>
+    Effect.gen(function*() {
+      const folder = path.join(scratch, "a-folder.json")
+      fs.mkdirSync(folder)
+      const { code, err, out } = yield* recorded(folder, "--force")
+      assert.strictEqual(code, 2)
+      assert.isTrue(Array.isArray(JSON.parse(out)))
+      assert.include(err, `cannot write ${folder}`)
+      assert.include(err, "calls that have run are not undone")
+    }))
+})
+
 describe("demo", () => {
   it.live("runs the travel agent's turn from message to message", () =>
     Effect.gen(function*() {
@@ -543,6 +596,18 @@ describe("misuse exits 2, and says what was expected, what came and what to do",
       "--explore and --replay together",
       "got       --explore 5 --replay 17"
     ]],
+    ["a name of no scenario", ["run", message, "--tools", tools, "--scenario", "Two Doors.json"], [
+      "small letters, digits and dashes",
+      "got       Two Doors.json"
+    ]],
+    ["a scenario in no folder", ["run", message, "--tools", tools, "--scenario", "nowhere/a.json"], [
+      "cannot write nowhere/a.json",
+      "no such folder: nowhere"
+    ]],
+    ["a why of nothing", ["run", message, "--tools", tools, "--why", "Because."], ["--why without --scenario"]],
+    ["redacting nothing", ["run", message, "--tools", tools, "--redact"], ["--redact without --scenario"]],
+    ["forcing nothing", ["run", message, "--tools", tools, "--force"], ["--force without --scenario"]],
+    ["an empty why", ["run", message, "--tools", tools, "--scenario", "a.json", "--why", " "], ["--why", "a sentence"]],
     ["too many arguments", ["run", message, message, "--tools", tools], ["too many arguments"]],
     ["a bad deadline", ["run", message, "--tools", tools, "--deadline", "soon"], [
       "--deadline",
