@@ -5,10 +5,10 @@ import { checkTypes, examplesOf, makesTests } from "./checks/doctest.ts"
 import { assertClean, readFiles, root } from "./checks/report.ts"
 
 describe("doc examples", () => {
-  const readme = path.join(root, "README.md")
+  const pages = ["README.md", "examples/scenarios/README.md"].filter((file) => fs.existsSync(path.join(root, file)))
   const files = new Map([
     ...[...readFiles(path.join(root, "src"))].map(([file, text]) => [`src/${file}`, text] as const),
-    ["README.md", fs.existsSync(readme) ? fs.readFileSync(readme, "utf8") : ""] as const
+    ...pages.map((file) => [file, fs.readFileSync(path.join(root, file), "utf8")] as const)
   ])
   const examples = [...files].flatMap(([file, text]) => examplesOf(file, text))
   const running = examples.filter(({ runs }) => runs)
@@ -23,7 +23,8 @@ describe("doc examples", () => {
 
   it("there are examples in the sources and in the README", () => {
     assert.isTrue(running.some(({ file }) => file !== "README.md"))
-    assert.isTrue(running.some(({ file }) => file === "README.md"))
+    for (const page of pages) assert.isTrue(running.some(({ file }) => file === page), page)
+    assert.include(pages, "README.md")
   })
 
   it("every TypeScript example of the README runs", () => {
