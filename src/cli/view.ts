@@ -134,7 +134,7 @@ const rewritten = (
       () =>
         Effect.suspend(() => {
           drawn.putAway = undefined
-          return write(`${up()}\u001b[J\u001b[?7h\u001b[?25h`)
+          return write(`${up()}\r\u001b[J\u001b[?7h\u001b[?25h`)
         })
     )
     drawn.putAway = () => {

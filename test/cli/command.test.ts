@@ -482,7 +482,7 @@ describe("scenario --explore", () => {
         terminal: true
       })
       assert.match(raw, /\d+ of 100 interleavings in \d+ ms: /)
-      assert.isTrue(raw.endsWith("\u001b[1A\u001b[J\u001b[?7h\u001b[?25h"))
+      assert.isTrue(raw.endsWith("\u001b[1A\r\u001b[J\u001b[?7h\u001b[?25h"))
       assert.notInclude(err, "interleavings")
       const plain = yield* run(["scenario", "--explore", "100", fixture("scenario-passes.json")])
       assert.strictEqual(plain.raw, "")
