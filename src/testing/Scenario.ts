@@ -153,6 +153,7 @@ import * as Check from "./scenario/check.ts"
 import * as Expect from "./scenario/expect.ts"
 import * as Explore from "./scenario/explore.ts"
 import * as Recording from "./scenario/record.ts"
+import type * as Recorded from "./scenario/recorded.ts"
 import * as Reports from "./scenario/report.ts"
 import * as Run from "./scenario/run.ts"
 import * as Form from "./scenario/schema.ts"
@@ -375,7 +376,7 @@ export const exploreText = (fileName: string, text: string, options?: ExploreOpt
  * @since 0.1.0
  * @stability experimental
  */
-export type RecordedTurn = Recording.RecordedTurn
+export type RecordedTurn = Recorded.RecordedTurn
 
 /**
  * How a recorded turn is written as a scenario.

@@ -1,0 +1,339 @@
+/**
+ * A recording in the words of the format: tools, behaviours, backends, the turn's rules and what stopped it. What the format has no
+ * words for is told to `note`.
+ *
+ * @since 0.1.0
+ */
+import * as AiTool from "effect/ai/Tool"
+import * as Exit from "effect/Exit"
+import * as Schema from "effect/Schema"
+import type * as ToolCall from "../../ToolCall.ts"
+import * as ToolPolicy from "../../ToolPolicy.ts"
+import type * as Turn from "../../Turn.ts"
+import { canonical } from "./keys.ts"
+import { codeOf, gracesOf, isUnique, millisOf, objectOf, originOf, type Ran, type RecordedTurn } from "./recorded.ts"
+import type * as Form from "./schema.ts"
+import * as Templates from "./templates.ts"
+
+type Mutable<T> = { -readonly [K in keyof T]: T[K] }
+
+/** @internal */
+export const redacted = "redacted"
+
+/** @internal */
+export const callOf = ({ arguments: args, id, name, providerExecuted }: ToolCall.ToolCall): Form.Call => ({
+  id,
+  name,
+  // What is neither a text nor an object is no arguments in either form.
+  arguments: typeof args === "string" ? args : args === undefined || args === null
+    ? {}
+    : typeof args === "object" && !Array.isArray(args)
+    ? args as Record<string, unknown>
+    : JSON.stringify(args) ?? "",
+  ...(providerExecuted === undefined ? undefined : { providerExecuted })
+})
+
+/** What stopped the turn, or single calls, from outside. @internal */
+export const eventsOf = (
+  { calls, events, options }: RecordedTurn,
+  ran: ReadonlyArray<Ran>,
+  note: (text: string) => void
+): ReadonlyArray<Form.Event> => {
+  const origin = originOf(events)
+  const graces = gracesOf(options?.grace)
+  const found: Array<Form.Event> = []
+  let stopped = false
+  for (const event of events) {
+    const at = Math.max(0, Math.round(event.at) - origin)
+    if (event._tag === "TurnStopped") {
+      stopped = true
+      if (event.code === "by_caller") found.push({ type: "cancelTurn", atMs: at })
+      continue
+    }
+    if (event._tag !== "CallEnded" || stopped) continue
+    const { outcome, position } = event
+    if (outcome.status !== "cancelled" || outcome.code !== "by_caller") continue
+    const run = ran.find((one) => one.position === position)
+    if (isUnique(calls, position)) {
+      // What was given up on had been told to stop a grace before.
+      const grace = run?.givenUp === true ? graces[ToolPolicy.get(run.tool).access] : 0
+      found.push({ type: "cancelCall", atMs: Math.max(0, at - Math.round(grace)), id: calls[position]!.id })
+    } else {
+      note(
+        `call ${position}: it was stopped alone, and a scenario names such a call by its id, which is ` +
+          `${JSON.stringify(outcome.id)} and not its own${
+            run === undefined ? "" : ": it interrupts itself in place of that"
+          }`
+      )
+    }
+  }
+  return found
+}
+
+/** The turn's own rules. @internal */
+export const policyOf = (
+  { deadline, dedupe, execution, grace, limits, nameRepair, siblings, unit }: Turn.Options<any>,
+  ran: ReadonlyArray<Ran>,
+  note: (text: string) => void
+): NonNullable<Form.Scenario["policy"]> => {
+  const name = siblings?.name ?? "letFinish"
+  if (name !== "letFinish" && name !== "failFast") {
+    note(`the turn's policy for siblings, ${name}, is not in the format: the scenario lets them finish`)
+  }
+  if (unit !== undefined) note("the turn's units are not in the format: the whole turn is one")
+  if (limits !== undefined) note("the turn's limits of arguments are not in the format: it has the usual ones")
+  const deadlineMs = Math.round(millisOf("deadline", deadline))
+  const graces = gracesOf(grace)
+  const left = ran.filter(({ givenUp }) => givenUp).map(({ tool }) => ToolPolicy.get(tool))
+  const given = new Set(left.map(({ access }) => graces[access]))
+  if (given.size > 1) {
+    note("reads and writes have a grace of their own each, which is not in the format: it is that of writes")
+  }
+  const graceMs = left.length === 0
+    ? graces.read === graces.write ? graces.read : Infinity
+    : graces[left.some(({ access }) => access === "write") ? "write" : "read"]
+  return {
+    ...(name === "failFast" ? { siblings: name } : undefined),
+    ...(execution === undefined || execution === "parallel" ? undefined : { execution }),
+    ...(dedupe === undefined || dedupe === "all" ? undefined : { dedupe }),
+    ...(deadlineMs === Infinity ? undefined : { deadlineMs }),
+    ...(graceMs === Infinity ? undefined : { graceMs: Math.round(graceMs) }),
+    ...(nameRepair === true ? { nameRepair } : undefined)
+  }
+}
+
+/** The arguments as a tool's policies get them. */
+const decoded = (tool: AiTool.Any, args: Record<string, unknown>): unknown => {
+  if (AiTool.isDynamic(tool) && (tool as AiTool.AnyDynamic).jsonSchema !== undefined) return args
+  const exit = Schema.decodeUnknownExit(tool.parametersSchema as Schema.Decoder<unknown>)(args)
+  if (Exit.isSuccess(exit)) return exit.value
+  throw new Error("arguments that are not the tool's")
+}
+
+/** What a function of the team's says, if it says anything. */
+const attempt = <A>(f: () => A): A | undefined => {
+  try {
+    return f()
+  } catch {
+    return undefined
+  }
+}
+
+interface Decoded {
+  readonly position: number
+  readonly args: Record<string, unknown>
+  readonly params: unknown
+}
+
+const isTexts = (value: unknown): value is ReadonlyArray<string> =>
+  Array.isArray(value) && value.every((one) => typeof one === "string")
+
+/** What the format says of a tool, but for what its handler does. @internal */
+export const toolOf = (
+  tool: AiTool.Any,
+  recorded: RecordedTurn,
+  tools: ReadonlyArray<AiTool.Any | undefined>,
+  ran: ReadonlyArray<Ran>,
+  note: (text: string) => void
+): Mutable<Form.Tool> => {
+  const policy = ToolPolicy.get(tool)
+  const where = `tool ${tool.name}`
+  const positions = [...tools.keys()].filter((position) => tools[position] === tool)
+  const parameters = attempt(() => AiTool.getJsonSchema(tool))
+  if (parameters === undefined) {
+    note(`${where}: its parameters have no JSON Schema, so the scenario takes any arguments`)
+  }
+  const calls = positions.flatMap((position) => {
+    const args = objectOf(recorded.calls[position]?.arguments)
+    const params = args === undefined ? undefined : attempt(() => ({ of: decoded(tool, args) }))
+    return args === undefined || params === undefined ? [] : [{ position, args, params: params.of }]
+  })
+  const waits = (millis: number) => millis === Infinity ? undefined : Math.max(1, Math.round(millis))
+  const own = ran.filter((one) => one.tool === tool)
+  const held = positions.filter((position) => recorded.outcomes[position]?.status === "pending_approval")
+  const approval = tool.needsApproval === true || (held.length > 0 && own.length === 0)
+  if (held.length > 0 && !approval) {
+    note(`${where}: some of its calls need an approval and some do not, which is not in the format: none does`)
+  }
+  if (policy.idleTimeout !== Infinity) note(`${where}: its idleTimeout is not in the format`)
+  const failed = own.flatMap(({ outcome }) =>
+    codeOf(outcome) === "failed" && outcome.effect === "none" ? [outcome.retryable] : []
+  )
+  const written: Mutable<Form.Tool> = {
+    access: policy.access,
+    ...keysOf(policy, calls, where, note),
+    ...(policy.backend === undefined ? undefined : { backend: policy.backend.key }),
+    ...(parameters === undefined ? undefined : { parameters: parameters as Record<string, unknown> }),
+    ...(waits(policy.timeout) === undefined ? undefined : { timeoutMs: waits(policy.timeout)! }),
+    ...(waits(policy.waitTimeout) === undefined ? undefined : { queueTimeoutMs: waits(policy.waitTimeout)! }),
+    ...forwardOf(policy, recorded, calls, where, note),
+    ...(approval ? { approval } : undefined),
+    ...(policy.repeatable ? { repeatable: true } : undefined),
+    // This is how the format says that a failure may pass when tried again.
+    ...(policy.access === "write" && failed.length > 0 && failed.every((retryable) => retryable)
+      ? { retry: { max: 0 } }
+      : undefined),
+    ...(policy.placeholders === "detect" ? undefined : { placeholders: policy.placeholders })
+  }
+  return JSON.parse(JSON.stringify(written)) as Form.Tool
+}
+
+const keysOf = (
+  policy: ToolPolicy.ToolPolicy,
+  calls: ReadonlyArray<Decoded>,
+  where: string,
+  note: (text: string) => void
+): { readonly keys?: ReadonlyArray<string> } => {
+  const { keys } = policy
+  if (keys === undefined) return {}
+  const keyed = calls.flatMap(({ args, params }) => {
+    const found = attempt(() => keys(params))
+    return isTexts(found) ? [{ args, keys: found }] : []
+  })
+  const templates = Templates.find(keyed)
+  if (templates !== undefined) return { keys: templates }
+  const all = Templates.literal(keyed.flatMap(({ keys }) => keys))
+  if (all === undefined) {
+    note(`${where}: its keys cannot be written as templates: in the scenario it is of unknown reach`)
+    return {}
+  }
+  note(
+    `${where}: its keys are no templates over its arguments: in the scenario each of its calls touches all of ${
+      all.join(", ")
+    }`
+  )
+  return { keys: all }
+}
+
+const forwardOf = (
+  { forward }: ToolPolicy.ToolPolicy,
+  { calls: all, events }: RecordedTurn,
+  calls: ReadonlyArray<Decoded>,
+  where: string,
+  note: (text: string) => void
+): { readonly idempotency?: "forward"; readonly idempotencyKey?: string } => {
+  if (forward === undefined) return {}
+  const turn = events[0]?.turn ?? ""
+  const keyed = calls.flatMap(({ args, params, position }) => {
+    const key = attempt(() => forward(params, { turn, position, id: all[position]?.id ?? "" }))
+    return typeof key === "string" ? [{ args, keys: [key] }] : []
+  })
+  const [template, ...more] = Templates.find(keyed) ?? []
+  if (template !== undefined && more.length === 0) return { idempotency: "forward", idempotencyKey: template }
+  if (keyed.length > 0) {
+    note(
+      `${where}: its idempotency key is no template over its arguments: in the scenario it is the tool with its arguments`
+    )
+  }
+  return { idempotency: "forward" }
+}
+
+/** The limits of the backends that the tools are on: as given, or as the waiting shows. @internal */
+export const backendsOf = (
+  { backends, events }: RecordedTurn,
+  ran: ReadonlyArray<Ran>,
+  note: (text: string) => void
+): Form.Scenario["backends"] => {
+  const found: Record<string, NonNullable<Form.Scenario["backends"]>[string]> = {}
+  for (const [name, { concurrency, perTenant, queueLimit }] of Object.entries(backends ?? {})) {
+    // What has no limit is not named.
+    if (concurrency === "infinite" && typeof perTenant !== "number" && typeof queueLimit !== "number") continue
+    found[name] = {
+      concurrency: concurrency === "infinite" ? Number.MAX_SAFE_INTEGER : concurrency,
+      ...(typeof perTenant === "number" ? { perTenant } : undefined),
+      ...(typeof queueLimit === "number" ? { queueLimit } : undefined)
+    }
+  }
+  const ended = (position: number) => {
+    const late = events.findIndex((event) => event._tag === "CallSettledLate" && event.position === position)
+    const end = late === -1
+      ? events.findIndex((event) => event._tag === "CallEnded" && event.position === position)
+      : late
+    return end === -1 ? Infinity : end
+  }
+  events.forEach((event, index) => {
+    if (event._tag !== "CallQueued" || event.for !== "permit" || event.backend === undefined) return
+    const name = event.backend
+    if (backends !== undefined && Object.hasOwn(backends, name)) return
+    const working = ran.filter(({ begun, position, tool }) =>
+      ToolPolicy.get(tool).backend?.key === name && begun < index && ended(position) > index
+    ).length
+    if (working === 0) {
+      return note(
+        `backend ${name}: a call waited for it while none of this turn was at work on it, and its limits are not given`
+      )
+    }
+    found[name] = { concurrency: Math.max(working, found[name]?.concurrency ?? 0) }
+    note(
+      `backend ${name}: its limits are not given; how many were at work when a call waited is taken for its concurrency`
+    )
+  })
+  return Object.keys(found).length === 0 ? undefined : found
+}
+
+/** What a handler died with, without the words around it that are for the model. */
+const thrownIn = (message: string): string =>
+  message.replace(/^the handler broke: /, "").replace(/; whether it took effect is unknown;.*$/s, "")
+
+/** What the handler did in one run. */
+const behaved = (
+  { deaf, end, outcome, tool }: Ran,
+  latencyMs: number,
+  redact: boolean,
+  entry: Form.Tool
+): Form.Behaviour => {
+  const base = { latencyMs, ...(deaf ? { ignoresInterrupt: true } : undefined) }
+  const hidden = (value: unknown) => redact ? redacted : value
+  const isRead = ToolPolicy.get(tool).access === "read"
+  if (end === undefined) return { type: "hang", ...(deaf ? { ignoresInterrupt: true } : undefined) }
+  switch (outcome.status) {
+    case "ok":
+      return { type: "ok", ...base, result: hidden(outcome.encoded) }
+    case "error": {
+      if (outcome.code === "defect") {
+        return { type: "throw", ...base, thrown: hidden(thrownIn(outcome.message)) }
+      }
+      if (outcome.code === "unencodable_result") return { type: "returnRaw", ...base, result: "bigint" }
+      const error = hidden(outcome.code === "failed" ? outcome.encoded ?? "failed" : outcome.code)
+      // A failure of `failUnknown` may pass when tried again, one of `fail` where the tool has a `retry`.
+      const transient = isRead && outcome.retryable && entry.retry === undefined
+      return { type: outcome.effect === "none" && !transient ? "fail" : "failUnknown", ...base, error }
+    }
+    case "cancelled":
+      return outcome.code === "by_itself" ? { type: "selfInterrupt", ...base } : { type: "ok", ...base }
+    default:
+      return { type: "ok", ...base }
+  }
+}
+
+/** What the handlers of a tool did: one for all, by their arguments, or one after another. @internal */
+export const behaviourOf = (
+  own: ReadonlyArray<Ran>,
+  latencies: ReadonlyMap<number, number>,
+  redact: boolean,
+  entry: Form.Tool,
+  note: (text: string) => void
+): Form.Tool["behaviour"] => {
+  const all = own.map((run) => ({
+    run,
+    behaviour: behaved(run, latencies.get(run.position)!, redact, entry)
+  }))
+  const distinct = new Map(all.map(({ behaviour }) => [canonical(behaviour), behaviour]))
+  if (distinct.size <= 1) return all[0]?.behaviour
+  const byArguments = new Map<string, (typeof all)[number]>()
+  for (const one of all) {
+    const args = canonical(one.run.args)
+    const known = byArguments.get(args)
+    if (known !== undefined && canonical(known.behaviour) !== canonical(one.behaviour)) {
+      note(
+        `tool ${one.run.tool.name}: calls with the same arguments differed in their end or their time, so the n-th run takes the n-th behaviour`
+      )
+      return all.toSorted((a, b) => a.run.begun - b.run.begun).map(({ behaviour }) => behaviour)
+    }
+    byArguments.set(args, one)
+  }
+  // What fits more is asked first.
+  return [...byArguments.values()]
+    .toSorted((a, b) => Object.keys(b.run.args).length - Object.keys(a.run.args).length)
+    .map(({ behaviour, run }) => ({ ...behaviour, when: run.args }))
+}
