@@ -243,6 +243,40 @@ describe("a scenario of a recorded turn", () => {
       assert.deepStrictEqual([report.failures, report.elapsedMs], [[], 55])
     }))
 
+  it.effect("has keys of arguments that may be missing, or that are lists, where no two calls meet by them", () =>
+    Effect.gen(function*() {
+      const List = pipe(
+        Tool.make("list", {
+          parameters: Schema.Struct({ ids: Schema.Array(Schema.String), note: Schema.optionalKey(Schema.String) }),
+          success: Schema.String
+        }),
+        ToolPolicy.write({
+          keys: ({ ids, note }) => [...ids.map((id) => `item:${id}`), ...(note === undefined ? [] : [`note:${note}`])]
+        })
+      )
+      const keysOf = (...calls: ReadonlyArray<object>) =>
+        recorded(
+          [List],
+          { list: { type: "ok", result: "done" } },
+          calls.map((args, i) => ({ id: `c${i}`, name: "list", arguments: args }))
+        ).pipe(
+          Effect.flatMap((turn) => Scenario.fromTurn(turn, { name: "list" })),
+          Effect.map(({ notes, scenario }) => [scenario.tools["list"]!.keys, notes.length])
+        )
+      assert.deepStrictEqual(yield* keysOf({ ids: ["a", "b"] }, { ids: ["c", "d"] }), [
+        ["item:{ids.0}", "item:{ids.1}"],
+        0
+      ])
+      assert.deepStrictEqual(yield* keysOf({ ids: ["a", "b"] }, { ids: ["c"] }), [["item:{ids.0}", "item:{ids.1}"], 0])
+      assert.deepStrictEqual(yield* keysOf({ ids: ["a"], note: "n" }, { ids: ["a"] }), [
+        ["item:{ids.0}", "note:{note}"],
+        0
+      ])
+      // Two short ones would meet in the key of what both of them lack.
+      const apart = yield* keysOf({ ids: ["a", "b"] }, { ids: ["c"] }, { ids: ["d"] })
+      assert.deepStrictEqual(apart, [["item:a", "item:b", "item:c", "item:d"], 1])
+    }))
+
   it.effect("hides what tools gave, when it is told to", () =>
     Effect.gen(function*() {
       const turn = yield* recorded([Look, Book], script, three)

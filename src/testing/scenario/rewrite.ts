@@ -119,11 +119,24 @@ const attempt = <A>(f: () => A): A | undefined => {
   }
 }
 
+/** A call whose arguments its tool takes. */
 interface Decoded {
   readonly position: number
+  readonly tool: AiTool.Any
   readonly args: Record<string, unknown>
   readonly params: unknown
 }
+
+const decodedOf = (
+  { calls }: RecordedTurn,
+  tools: ReadonlyArray<AiTool.Any | undefined>
+): ReadonlyArray<Decoded> =>
+  tools.flatMap((tool, position) => {
+    const args = objectOf(calls[position]?.arguments)
+    if (tool === undefined || args === undefined) return []
+    const params = attempt(() => ({ of: decoded(tool, args) }))
+    return params === undefined ? [] : [{ position, tool, args, params: params.of }]
+  })
 
 const isTexts = (value: unknown): value is ReadonlyArray<string> =>
   Array.isArray(value) && value.every((one) => typeof one === "string")
@@ -143,11 +156,7 @@ export const toolOf = (
   if (parameters === undefined) {
     note(`${where}: its parameters have no JSON Schema, so the scenario takes any arguments`)
   }
-  const calls = positions.flatMap((position) => {
-    const args = objectOf(recorded.calls[position]?.arguments)
-    const params = args === undefined ? undefined : attempt(() => ({ of: decoded(tool, args) }))
-    return args === undefined || params === undefined ? [] : [{ position, args, params: params.of }]
-  })
+  const calls = decodedOf(recorded, tools)
   const waits = (millis: number) => millis === Infinity ? undefined : Math.max(1, Math.round(millis))
   const own = ran.filter((one) => one.tool === tool)
   const held = positions.filter((position) => recorded.outcomes[position]?.status === "pending_approval")
@@ -161,12 +170,12 @@ export const toolOf = (
   )
   const written: Mutable<Form.Tool> = {
     access: policy.access,
-    ...keysOf(policy, calls, where, note),
+    ...keysOf(tool, recorded, calls, note),
     ...(policy.backend === undefined ? undefined : { backend: policy.backend.key }),
     ...(parameters === undefined ? undefined : { parameters: parameters as Record<string, unknown> }),
     ...(waits(policy.timeout) === undefined ? undefined : { timeoutMs: waits(policy.timeout)! }),
     ...(waits(policy.waitTimeout) === undefined ? undefined : { queueTimeoutMs: waits(policy.waitTimeout)! }),
-    ...forwardOf(policy, recorded, calls, where, note),
+    ...forwardOf(policy, recorded, calls.filter((call) => call.tool === tool), where, note),
     ...(approval ? { approval } : undefined),
     ...(policy.repeatable ? { repeatable: true } : undefined),
     // This is how the format says that a failure may pass when tried again.
@@ -178,31 +187,48 @@ export const toolOf = (
   return JSON.parse(JSON.stringify(written)) as Form.Tool
 }
 
+/** The keys of a call, where its tool says some. */
+const saidBy = ({ params, tool }: Decoded): ReadonlyArray<string> | undefined => {
+  const found = attempt(() => ToolPolicy.get(tool).keys?.(params))
+  return isTexts(found) ? found : undefined
+}
+
 const keysOf = (
-  policy: ToolPolicy.ToolPolicy,
-  calls: ReadonlyArray<Decoded>,
-  where: string,
+  tool: AiTool.Any,
+  { calls, outcomes }: RecordedTurn,
+  all: ReadonlyArray<Decoded>,
   note: (text: string) => void
 ): { readonly keys?: ReadonlyArray<string> } => {
-  const { keys } = policy
-  if (keys === undefined) return {}
-  const keyed = calls.flatMap(({ args, params }) => {
-    const found = attempt(() => keys(params))
-    return isTexts(found) ? [{ args, keys: found }] : []
+  if (ToolPolicy.get(tool).keys === undefined) return {}
+  const where = `tool ${tool.name}`
+  const unread = calls.findIndex(({ name }, position) =>
+    name === tool.name && outcomes[position]?.started === true && !all.some((call) => call.position === position)
+  )
+  if (unread !== -1) {
+    note(
+      `${where}: the arguments of call ${unread} cannot be decoded here: in the scenario the tool is of unknown reach`
+    )
+    return {}
+  }
+  const own = all.filter((call) => call.tool === tool)
+  const keyed = own.flatMap((call) => {
+    const keys = saidBy(call)
+    return keys === undefined ? [] : [{ args: call.args, keys }]
   })
-  const templates = Templates.find(keyed)
+  const others = all.flatMap((call) => call.tool === tool ? [] : [saidBy(call) ?? []])
+  const templates = Templates.find(keyed, others)
   if (templates !== undefined) return { keys: templates }
-  const all = Templates.literal(keyed.flatMap(({ keys }) => keys))
-  if (all === undefined) {
+  const literal = Templates.literal(keyed.flatMap(({ keys }) => keys))
+  if (literal === undefined) {
     note(`${where}: its keys cannot be written as templates: in the scenario it is of unknown reach`)
     return {}
   }
   note(
     `${where}: its keys are no templates over its arguments: in the scenario each of its calls touches all of ${
-      all.join(", ")
+      literal.join(", ")
     }`
   )
-  return { keys: all }
+  return { keys: literal }
 }
 
 const forwardOf = (

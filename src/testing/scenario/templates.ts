@@ -11,10 +11,12 @@ export interface Keyed {
   readonly keys: ReadonlyArray<string>
 }
 
-/** How far the values of arguments are looked at, and how many templates are tried for one key. */
+/** How far the values of arguments are looked at, and how long templates of one key are looked for. */
 const maxDepth = 4
 const maxLeaves = 200
 const maxCandidates = 200
+const maxLength = 2000
+const maxSteps = 50_000
 
 /** Every value in the arguments that a template can name, with its text; the longest first. */
 const leavesOf = (args: Keyed["args"]): ReadonlyArray<readonly [path: string, text: string]> => {
@@ -35,40 +37,63 @@ const leavesOf = (args: Keyed["args"]): ReadonlyArray<readonly [path: string, te
   return leaves.sort(([, a], [, b]) => b.length - a.length)
 }
 
-/** Templates that give this key for these arguments, those that take more from the arguments first. */
-const candidatesOf = (key: string, args: Keyed["args"]): ReadonlyArray<string> => {
+const isWord = (text: string | undefined): boolean => text !== undefined && /[\p{L}\p{N}]/u.test(text)
+
+/** Templates that give this key for these arguments: first those of whole words, and those that take more from the arguments. */
+const candidatesOf = (key: string, args: Keyed["args"]): ReadonlySet<string> => {
   const leaves = leavesOf(args)
-  const found: Array<string> = []
-  const go = (at: number, template: string): void => {
-    if (found.length >= maxCandidates) return
+  const found = new Set<string>()
+  let steps = 0
+  const go = (at: number, template: string, words: boolean, most: number): void => {
+    if (found.size >= most || steps++ > maxSteps) return
     if (at === key.length) {
-      if (template !== "" && fill(template, args) === key) found.push(template)
+      if (template !== "" && fill(template, args) === key) found.add(template)
       return
     }
     for (const [path, text] of leaves) {
-      if (key.startsWith(text, at)) go(at + text.length, `${template}{${path}}`)
+      const end = at + text.length
+      const cut = (isWord(key[at - 1]) && isWord(key[at])) || (isWord(key[end - 1]) && isWord(key[end]))
+      if (key.startsWith(text, at) && !(words && cut)) go(end, `${template}{${path}}`, words, most)
     }
-    go(at + 1, template + key[at]!)
+    go(at + 1, template + key[at]!, words, most)
   }
-  go(0, "")
+  if (key.length > maxLength) return new Set(literal([key]))
+  go(0, "", true, maxCandidates)
+  steps = 0
+  go(0, "", false, 2 * maxCandidates)
   return found
 }
 
-/**
- * Templates that give each of the calls exactly its own keys, or nothing where there are none.
- *
- * @internal
- */
-export const find = (calls: ReadonlyArray<Keyed>): ReadonlyArray<string> | undefined => {
-  const most = calls.reduce<Keyed | undefined>(
+/** Whether one key is the other, or covers it as a path. */
+const overlaps = (a: string, b: string): boolean => {
+  const [one, other] = [a.replace(/\/+$/, ""), b.replace(/\/+$/, "")]
+  return one === other || one.startsWith(`${other}/`) || other.startsWith(`${one}/`)
+}
+
+const meet = (a: ReadonlyArray<string>, b: ReadonlyArray<string>): boolean =>
+  a.some((one) => b.some((other) => overlaps(one, other)))
+
+/** The call with the most keys: what no template gives for it, none gives at all. */
+const fullest = (calls: ReadonlyArray<Keyed>): Keyed | undefined =>
+  calls.reduce<Keyed | undefined>(
     (most, call) => most === undefined || call.keys.length > most.keys.length ? call : most,
     undefined
   )
+
+/** One template for each key of the fullest call, so that every call gets all its keys, and others only where they may be. */
+const covering = (
+  calls: ReadonlyArray<Keyed>,
+  may: (call: Keyed, key: string, template: string) => boolean
+): ReadonlyArray<string> | undefined => {
+  const most = fullest(calls)
   if (most === undefined) return []
   const templates: Array<string> = []
   for (const key of most.keys) {
-    const template = candidatesOf(key, most.args).find((template) =>
-      calls.every(({ args, keys }) => keys.includes(fill(template, args)))
+    const template = [...candidatesOf(key, most.args)].find((template) =>
+      calls.every((call) => {
+        const filled = fill(template, call.args)
+        return call.keys.includes(filled) || may(call, filled, template)
+      })
     )
     if (template === undefined) return undefined
     if (!templates.includes(template)) templates.push(template)
@@ -79,6 +104,23 @@ export const find = (calls: ReadonlyArray<Keyed>): ReadonlyArray<string> | undef
   })
   return complete ? templates : undefined
 }
+
+/**
+ * Templates that give each of the calls exactly its own keys; or, where an argument may be missing, also one by which no two calls
+ * meet that did not meet before. `others` are the keys of the other calls of the turn. Nothing where there are none.
+ *
+ * @internal
+ */
+export const find = (
+  calls: ReadonlyArray<Keyed>,
+  others: ReadonlyArray<ReadonlyArray<string>> = []
+): ReadonlyArray<string> | undefined =>
+  covering(calls, () => false) ?? covering(calls, (call, key, template) =>
+    key !== "" &&
+    others.every((keys) => !meet([key], keys) || meet(call.keys, keys)) &&
+    calls.every((other) =>
+      other === call || !meet([key], [...other.keys, fill(template, other.args)]) || meet(call.keys, other.keys)
+    ))
 
 /**
  * The keys as templates without anything to fill in, each key once; or nothing where one of them would be read as a template.
