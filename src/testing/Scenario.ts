@@ -4,7 +4,7 @@
  *
  * {@link runText} runs the text of a file, {@link run} a scenario that is a value already, and `effect-turn scenario`
  * files on the command line. {@link explore} runs one under many interleavings of its fibers, as `effect-turn scenario
- * --explore N` does. The rest of this page is the format. An unknown field makes the file invalid at every depth;
+ * --explore N` does, and {@link fromTurn} makes one of a turn that has really run. The rest of this page is the format. An unknown field makes the file invalid at every depth;
  * fields with `?` may be left out. Times are whole milliseconds, limits are from 1 to 2^31-1 (`graceMs` from 0), and a
  * limit that the file does not name is off, whatever the library's own default.
  *
