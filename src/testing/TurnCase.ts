@@ -29,7 +29,6 @@ import * as ToolPolicy from "../ToolPolicy.ts"
 import * as Turn from "../Turn.ts"
 import * as TurnContext from "../TurnContext.ts"
 import * as TurnError from "../TurnError.ts"
-import type * as TurnEvent from "../TurnEvent.ts"
 import * as FakeTool from "./FakeTool.ts"
 import {
   answerOf,
@@ -42,6 +41,7 @@ import {
   snapshot
 } from "./laws/observation.ts"
 import * as Simulation from "./Simulation.ts"
+import * as Note from "./simulation/notes.ts"
 import { Current } from "./simulation/simulator.ts"
 import * as Generate from "./turnCase/generate.ts"
 import { observe } from "./turnCase/observe.ts"
@@ -348,26 +348,6 @@ const poolsOf = (toolkit: Toolkit.Any, services: Context.Context<any>): Readonly
 const permitsOf = (pools: ReadonlyArray<Backend.Backend>): Record<string, number> =>
   Object.fromEntries(pools.map(({ name, pool }) => [name, pool.stats().running]))
 
-const inWords = (event: TurnEvent.TurnEvent): string => {
-  switch (event._tag) {
-    case "TurnStarted":
-      return `${event._tag}, ${event.calls} calls`
-    case "TurnStopped":
-      return `${event._tag}, ${event.code}`
-    case "TurnEnded":
-      return event._tag
-    case "CallEnded":
-    case "CallSettledLate": {
-      const { outcome } = event
-      return `${event._tag} #${event.position} ${event.tool}, ${outcome.status}${
-        "code" in outcome ? ` (${outcome.code})` : ""
-      }`
-    }
-    default:
-      return `${event._tag} #${event.position} ${event.tool}`
-  }
-}
-
 /** A write of unknown reach: it starts at once when nobody holds a key. */
 const probe = pipe(Tool.make("nobody_holds_a_key"), ToolPolicy.waitTimeout(1))
 const probeKit = AiToolkit.make(probe)
@@ -479,7 +459,7 @@ export const watch = <K extends Toolkit.Any, E, R>(
             onEvent: (event) => {
               events.push({ place: world.mark(), event })
               sample()
-              simulator?.note(`${event.turn}: ${inWords(event)}`)
+              if (simulator?.tracer !== undefined) simulator.note(Note.ofEvent(event))
             },
             onClosed: ({ outcomes }) =>
               Effect.sync(() => {

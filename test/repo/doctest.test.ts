@@ -13,12 +13,14 @@ describe("doc examples", () => {
   const examples = [...files].flatMap(([file, text]) => examplesOf(file, text))
   const running = examples.filter(({ runs }) => runs)
 
-  for (const example of running) {
-    const { file, number } = example
-    const load = () => import(/* @vite-ignore */ `${path.join(root, file)}?doctest=${number}&lang.ts`)
-    // What makes tests is loaded while tests are collected; one that makes none is an error of the runner's.
-    if (makesTests(example)) describe(`${file} #${number}`, async () => void (await load()))
-    else it(`${file} #${number}`, load)
+  const load = ({ file, number }: typeof running[number]) =>
+    import(/* @vite-ignore */ `${path.join(root, file)}?doctest=${number}&lang.ts`)
+  for (const example of running.filter((one) => !makesTests(one))) {
+    it(`${example.file} #${example.number}`, () => load(example))
+  }
+  // What makes tests is loaded while tests are collected; one that makes none is an error of the runner's.
+  for (const example of running.filter(makesTests)) {
+    describe(`${example.file} #${example.number}`, async () => void (await load(example)))
   }
 
   it("there are examples in the sources and in the README", () => {

@@ -18,8 +18,8 @@ import type * as TurnEvent from "../../TurnEvent.ts"
 import * as FakeTool from "../FakeTool.ts"
 import type { SeenEvent } from "../laws/observation.ts"
 import { Choices, randomOf, type Schedule } from "../simulation/choices.ts"
+import * as Note from "../simulation/notes.ts"
 import { type Ended, Simulator } from "../simulation/simulator.ts"
-import * as Note from "./notes.ts"
 import * as Report from "./report.ts"
 import * as Form from "./schema.ts"
 import * as Tools from "./tools.ts"
@@ -66,6 +66,12 @@ const snapshot = (runs: ReadonlyArray<FakeTool.Run>): ReadonlyArray<FakeTool.Run
   }
   return [...copies.values()]
 }
+
+/** A stop from outside in words. */
+const stopWords = (turn: string, event: Form.Event): string =>
+  event.type === "cancelCall"
+    ? `${Note.turnOf(turn)}: cancelCall ${JSON.stringify(event.id)}`
+    : `${Note.turnOf(turn)}: ${event.type}`
 
 /** The natural order of everything. */
 const natural: Schedule = { seed: 0, forced: undefined }
@@ -194,7 +200,7 @@ export const run = (
         finishReason,
         onEvent: (event) => {
           events.push({ place: world.mark(), event })
-          onEvent?.(event)
+          onEvent(event)
         },
         onClosed: ({ outcomes }) =>
           Effect.sync(() => {
@@ -224,7 +230,7 @@ export const run = (
       running.happened++
       const stop = (effect: Effect.Effect<unknown>) => {
         running.stops.push(simulator.now)
-        simulator.note(Note.ofStop(running.seen.id, event))
+        simulator.note(stopWords(running.seen.id, event))
         fork(effect, event.type)
       }
       switch (event.type) {

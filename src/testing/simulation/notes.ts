@@ -1,14 +1,13 @@
 /**
- * What happens in the turns of a scenario, as lines of a trace.
+ * What happens in turns, as lines of a trace.
  *
  * @since 0.1.0
  */
 import type * as Outcome from "../../Outcome.ts"
 import type * as TurnEvent from "../../TurnEvent.ts"
-import type * as Form from "./schema.ts"
 
 /** `turn 0`, or `turn 0/1.1` for the turn that the first run of its call 1 runs. */
-const turnOf = (id: string): string => id.replace(/^turn-/, "turn ")
+export const turnOf = (id: string): string => id.replace(/^turn-/, "turn ")
 
 const outcomeOf = (outcome: Outcome.Outcome): string => {
   const code = "code" in outcome ? ` (${outcome.code})` : ""
@@ -23,7 +22,7 @@ const waitedFor = ({ waited }: TurnEvent.CallStarted): string => {
   return parts.length === 0 ? "" : ` after ${parts.join(" and ")}`
 }
 
-/** One event in words. @internal */
+/** One event in words. */
 export const ofEvent = (event: TurnEvent.TurnEvent): string => {
   const turn = turnOf(event.turn)
   switch (event._tag) {
@@ -54,9 +53,3 @@ export const ofEvent = (event: TurnEvent.TurnEvent): string => {
       return `${call} ends late, and would have been answered: ${outcomeOf(event.outcome)}`
   }
 }
-
-/** A stop from outside in words. @internal */
-export const ofStop = (turn: string, event: Form.Event): string =>
-  event.type === "cancelCall"
-    ? `${turnOf(turn)}: cancelCall ${JSON.stringify(event.id)}`
-    : `${turnOf(turn)}: ${event.type}`
