@@ -176,8 +176,11 @@ export const noOrphans = (o: Observation): Judged =>
     return each(runsOf(o, turn), (run) => {
       // Work that was given up on goes on, with what it runs inside; it is looked at by itself.
       if (run.parent !== undefined && atWork(run.parent, answered)) return undefined
-      if (run.began > answered) return [`R17: ${named(o, run)} was started after the turn's answer`]
-      if (!atWork(run, answered)) return []
+      const late = run.began > answered
+      if (late && !startedBefore(turn, run, answered)) {
+        return [`R17: ${named(o, run)} was started after the turn's answer`]
+      }
+      if (!late && !atWork(run, answered)) return []
       const grace = run.access === "read" ? turn.graceReads : turn.graceWrites
       if (grace === Infinity) {
         return [`R17: ${named(o, run)} was still at work after the turn's answer at ${answeredAt} ms`]
@@ -189,6 +192,12 @@ export const noOrphans = (o: Observation): Judged =>
       ]
     })
   }))
+
+/** Whether a call was started before a place. A handler that was started may do its first step later. */
+const startedBefore = (turn: ObservedTurn, run: FakeTool.Run, place: number): boolean =>
+  turn.events?.some(({ event, place: told }) =>
+    event._tag === "CallStarted" && event.position === run.position && told < place && run.turn === turn.id
+  ) ?? false
 
 /** The first moment, as a place, from which a turn may start nothing, with the reason. */
 const stopPlace = (turn: ObservedTurn): { readonly place: number; readonly why: string } | undefined => {
@@ -205,14 +214,8 @@ export const nothingAfterStop = (o: Observation): Judged =>
   each(o.turns, (turn) => {
     const stop = stopPlace(turn)
     if (stop === undefined) return undefined
-    // A handler that was started may do its first step later.
-    const started = new Set(
-      turn.events!.flatMap(({ event, place }) =>
-        event._tag === "CallStarted" && place < stop.place ? [event.position] : []
-      )
-    )
     return o.runs.flatMap((run) =>
-      run.turn === turn.id && run.began > stop.place && !started.has(run.position)
+      run.turn === turn.id && run.began > stop.place && !startedBefore(turn, run, stop.place)
         ? [`R18: ${named(o, run)} was started after ${stop.why}`]
         : []
     )
