@@ -145,6 +145,7 @@
  *
  * @since 0.1.0
  */
+import type * as Arbitrary from "effect/Arbitrary"
 import * as Effect from "effect/Effect"
 import { dual } from "effect/Function"
 import * as Result from "effect/Result"
@@ -152,6 +153,7 @@ import * as TurnError from "../TurnError.ts"
 import * as Check from "./scenario/check.ts"
 import * as Expect from "./scenario/expect.ts"
 import * as Explore from "./scenario/explore.ts"
+import * as Generate from "./scenario/generate.ts"
 import * as Recording from "./scenario/record.ts"
 import type * as Recorded from "./scenario/recorded.ts"
 import * as Reports from "./scenario/report.ts"
@@ -368,6 +370,39 @@ export const explore: {
  */
 export const exploreText = (fileName: string, text: string, options?: ExploreOptions): Effect.Effect<Report> =>
   ofText(fileName, text, (file, scenario) => exploration(file, scenario, options))
+
+/**
+ * Generates scenarios: tools with policies of all kinds, behaviours, backends, calls and stops, and nothing expected, so that the
+ * rules that always hold are what is checked. A failing one shrinks towards few calls of plain tools, and is a file as it stands.
+ *
+ * **Details**
+ *
+ * `maxTurns` (default 3) and `maxCalls` of a turn (default 7) are whole numbers from 1.
+ *
+ * **Example** (Whatever happens)
+ *
+ * ```ts import.meta.vitest
+ * import { Arbitrary, Effect } from "effect"
+ * import { Scenario } from "effect-turn/testing"
+ *
+ * const keepsTheRules = (scenario: typeof Scenario.Scenario.Type) =>
+ *   Effect.map(Scenario.explore(scenario, { seeds: 3 }), (report) => report.pass)
+ * const checked = await Effect.runPromise(Arbitrary.checkEffect(Scenario.arbitrary(), keepsTheRules, { runs: 20, seed: 1 }))
+ * const passed = checked._tag // => "Passed"
+ * ```
+ *
+ * @category generating
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const arbitrary = (options?: {
+  readonly maxTurns?: number | undefined
+  readonly maxCalls?: number | undefined
+}): Arbitrary.Arbitrary<Form.Scenario> =>
+  Generate.scenario(
+    TurnError.wholeNumber("Scenario.arbitrary", "maxTurns", options?.maxTurns ?? 3),
+    TurnError.wholeNumber("Scenario.arbitrary", "maxCalls", options?.maxCalls ?? 7)
+  )
 
 /**
  * What a team has recorded of one turn, as {@link fromTurn} takes it.

@@ -4,7 +4,8 @@
  */
 import { Effect, Fiber, Layer, pipe, Schema, Scope, Semaphore } from "effect"
 import type { Context } from "effect"
-import { Backend, ToolPolicy, Turn } from "effect-turn"
+import { Backend, ToolCall, ToolPolicy, Turn } from "effect-turn"
+import { Simulation } from "effect-turn/testing"
 import { Tool, Toolkit } from "effect/ai"
 import { bare, byHand, callsOf, context, type Name, turn } from "./contenders.ts"
 import { makespan } from "./makespan.ts"
@@ -145,6 +146,41 @@ const four = Semaphore.makeUnsafe(4)
   // Without knowing how long tools take, one long call at the wrong place costs more.
   const tail = await makespan(quick ? 100 : 400, 2)
   rows.push(["  … with a long tail of latencies, mean", "", tail.mean.toFixed(2), "lower bound", "", ""])
+}
+
+// Simulation ---------------------------------------------------------------------------------------------------------------
+{
+  const simulated = Toolkit.make(
+    ...["look", "find", "fetch", "save", "book", "pay"].map((name, i) =>
+      pipe(
+        Tool.make(name, { parameters: Schema.Struct({ at: Schema.String }), success: Schema.String }),
+        (i < 3 ? ToolPolicy.read : ToolPolicy.write)({ keys: ({ at }) => [at] }),
+        ToolPolicy.on(Narrow)
+      )
+    )
+  )
+  const names = Object.keys(simulated.tools)
+  const layer = Layer.mergeAll(
+    simulated.toLayer(
+      Object.fromEntries(
+        names.map((name) => [name, ({ at }: { readonly at: string }) => Effect.as(Effect.sleep(10), at)])
+      ) as any
+    ),
+    Narrow.layer({ concurrency: 3 }),
+    Turn.layer()
+  )
+  const calls = names.map((name, i) => ToolCall.make(`c${i}`, name, { at: i % 2 === 0 ? "a" : "b" }))
+  const program = Effect.gen(function*() {
+    const fiber = yield* Effect.forkChild(Turn.run(simulated, calls) as Effect.Effect<unknown, unknown, any>)
+    yield* Effect.sleep(15)
+    yield* Fiber.interrupt(fiber)
+  }).pipe(Effect.provide(layer as Layer.Layer<any>)) as Effect.Effect<void>
+  await Effect.runPromise(Simulation.explore(program, { seeds: 500 }))
+  const runs = quick ? 2000 : 10_000
+  const start = performance.now()
+  await Effect.runPromise(Simulation.explore(program, { seeds: runs }))
+  const millis = (performance.now() - start) / runs
+  row("10000 interleavings, a turn of 6 with a stop", us(millis * 1000), millis * 10, "seconds", 60)
 }
 
 const widths = rows.reduce<Array<number>>(
