@@ -1,6 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Result from "effect/Result"
 import type * as FakeTool from "../../src/testing/FakeTool.ts"
+import type * as Laws from "../../src/testing/Laws.ts"
 import * as Check from "../../src/testing/scenario/check.ts"
 import * as Expect from "../../src/testing/scenario/expect.ts"
 import type * as Report from "../../src/testing/scenario/report.ts"
@@ -60,7 +61,7 @@ const book = runOf({
   effectAt: 20
 })
 
-const answerOf = (position: number, outcome: Partial<Report.ReportedOutcome>, model: unknown = {}): Report.Answer => ({
+const answerOf = (position: number, outcome: Partial<Laws.ReportedOutcome>, model: unknown = {}): Laws.Answer => ({
   position,
   model,
   outcome: { id: "a", status: "ok", started: true, effect: "none", retryable: false, result: {}, ...outcome }

@@ -61,7 +61,25 @@ export interface BackendFacts {
 }
 
 /**
- * What a call was answered: what all outcomes have, and what goes to the model.
+ * What a call was answered, as plain data; the ids that outcomes refer to stand for them.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface ReportedOutcome {
+  readonly id: string
+  readonly status: Outcome.Status
+  readonly code?: string
+  readonly started: boolean
+  readonly effect: Outcome.Effect
+  readonly retryable: boolean
+  readonly duplicateOf?: string
+  readonly result?: unknown
+}
+
+/**
+ * What a call was answered, and what of it goes to the model.
  *
  * @category models
  * @since 0.1.0
@@ -69,21 +87,12 @@ export interface BackendFacts {
  */
 export interface Answer {
   readonly position: number
-  readonly outcome: {
-    readonly id: string
-    readonly status: Outcome.Status
-    readonly code?: string
-    readonly started: boolean
-    readonly effect: Outcome.Effect
-    readonly retryable: boolean
-    readonly duplicateOf?: string
-    readonly result?: unknown
-  }
+  readonly outcome: ReportedOutcome
   readonly model: unknown
 }
 
 /** @internal */
-export const outcomeOf = (outcome: Outcome.Outcome<any>): Answer["outcome"] => {
+export const outcomeOf = (outcome: Outcome.Outcome<any>): ReportedOutcome => {
   const { code, duplicateOf, effect, id, result, retryable, started, status } = Outcome.toJson(outcome)
   return {
     id,

@@ -5,8 +5,9 @@
  */
 import * as TurnError from "../../TurnError.ts"
 import type * as FakeTool from "../FakeTool.ts"
+import { rootOf } from "../laws/observation.ts"
 import { same } from "./keys.ts"
-import * as Report from "./report.ts"
+import type * as Report from "./report.ts"
 
 type Observed = Report.Observed
 
@@ -43,7 +44,7 @@ const named = (observed: Observed): ReadonlyMap<string, FakeTool.Run> => {
   const seen = new Map<string, number>()
   const names = new Map<string, FakeTool.Run>()
   for (const run of observed.runs) {
-    const root = Report.rootOf(run)
+    const root = rootOf(run)
     const turn = observed.turns.findIndex(({ id }) => id === root.turn)
     const inside = root === run ? "" : `, inside call ${root.position}`
     const name = `call ${run.position} ${JSON.stringify(run.id)} (${run.tool}) of turn ${turn}${inside}`

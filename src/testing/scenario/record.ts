@@ -10,10 +10,11 @@
  */
 import * as Effect from "effect/Effect"
 import * as TurnError from "../../TurnError.ts"
+import { outcomeOf } from "../laws/observation.ts"
 import type { Judge } from "./explore.ts"
 import { same } from "./keys.ts"
 import { codeOf, type Ran, ranOf, type RecordedTurn, toolsOf } from "./recorded.ts"
-import * as Report from "./report.ts"
+import type * as Report from "./report.ts"
 import * as Rewrite from "./rewrite.ts"
 import * as Run from "./run.ts"
 import type * as Form from "./schema.ts"
@@ -183,7 +184,7 @@ const expected = (
   note: Note
 ): Form.Scenario["expect"] => {
   const outcomes = recorded.outcomes.map((outcome, position) => {
-    const told = Report.reportedOutcome(outcome)
+    const told = outcomeOf(outcome)
     const wanted = options.redact === true && "result" in told ? { ...told, result: Rewrite.redacted } : told
     const got: { readonly [field: string]: unknown } = { ...seen.turns[0]?.answers?.[position]?.outcome }
     const met = Object.entries(wanted).filter(([field, value]) => {

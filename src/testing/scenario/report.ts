@@ -4,28 +4,9 @@
  * @since 0.1.0
  */
 import type * as Duration from "effect/Duration"
-import * as Outcome from "../../Outcome.ts"
 import type * as FakeTool from "../FakeTool.ts"
-import type { SeenEvent } from "../laws/observation.ts"
+import { type Answer, atWork, lastAnswer, type ReportedOutcome, rootOf, type SeenEvent } from "../laws/observation.ts"
 import type * as Form from "./schema.ts"
-
-/**
- * An outcome as a report gives it.
- *
- * @category models
- * @since 0.1.0
- * @stability experimental
- */
-export interface ReportedOutcome {
-  readonly id: string
-  readonly status: Outcome.Status
-  readonly code?: string
-  readonly started: boolean
-  readonly effect: Outcome.Effect
-  readonly retryable: boolean
-  readonly duplicateOf?: string
-  readonly result?: unknown
-}
 
 /**
  * One run of a handler, in virtual time.
@@ -136,13 +117,6 @@ export interface Report {
   readonly explored?: Exploration
 }
 
-/** What a call was answered, and what of it goes to the model. @internal */
-export interface Answer {
-  readonly position: number
-  readonly outcome: ReportedOutcome
-  readonly model: unknown
-}
-
 /** What was seen of one turn. @internal */
 export interface ObservedTurn {
   /** The id under which the library knows it. */
@@ -175,45 +149,8 @@ export interface Observed {
 }
 
 /** @internal */
-export const reportedOutcome = (outcome: Outcome.Outcome<any>): ReportedOutcome => {
-  const { code, duplicateOf, effect, id, result, retryable, started, status } = Outcome.toJson(outcome)
-  return {
-    id,
-    status,
-    ...(code === undefined ? undefined : { code }),
-    started,
-    effect,
-    retryable,
-    ...(duplicateOf === undefined ? undefined : { duplicateOf: duplicateOf.id }),
-    ...(status === "ok" ? { result } : undefined)
-  }
-}
-
-/** @internal */
-export const answer = (outcome: Outcome.Outcome<any>): Answer => ({
-  position: outcome.position,
-  outcome: reportedOutcome(outcome),
-  model: Outcome.forModel(outcome).value
-})
-
-/** The run of the outermost call that a run belongs to. @internal */
-export const rootOf = (run: FakeTool.Run): FakeTool.Run => {
-  let root = run
-  while (root.parent !== undefined) root = root.parent
-  return root
-}
-
-/** Where the last answer stands in the order of everything that happened. @internal */
-export const lastAnswer = (observed: Observed): number =>
-  observed.turns.reduce((last, turn) => Math.max(last, turn.answered ?? -1), -1)
-
-/** Whether a run was at work at a place in the order of everything. @internal */
-export const atWork = (run: FakeTool.Run, place: number): boolean =>
-  run.began < place && (run.ended === undefined || run.ended > place)
-
-/** @internal */
 export const spansOf = (observed: Observed): ReadonlyArray<Span> => {
-  const last = lastAnswer(observed)
+  const last = lastAnswer(observed.turns)
   const spans = observed.runs.map((run) => {
     const root = rootOf(run)
     return {
@@ -236,7 +173,7 @@ export const elapsed = (observed: Observed): number =>
 
 /** @internal */
 export const make = (file: string, observed: Observed, failures: ReadonlyArray<string>): Report => {
-  const last = lastAnswer(observed)
+  const last = lastAnswer(observed.turns)
   return {
     file,
     pass: failures.length === 0,

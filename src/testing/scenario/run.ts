@@ -16,11 +16,11 @@ import * as Turn from "../../Turn.ts"
 import * as TurnContext from "../../TurnContext.ts"
 import type * as TurnEvent from "../../TurnEvent.ts"
 import * as FakeTool from "../FakeTool.ts"
-import type { SeenEvent } from "../laws/observation.ts"
+import { answerOf, outcomeOf, type SeenEvent, snapshot } from "../laws/observation.ts"
 import { Choices, randomOf, type Schedule } from "../simulation/choices.ts"
 import * as Note from "../simulation/notes.ts"
 import { type Ended, Simulator } from "../simulation/simulator.ts"
-import * as Report from "./report.ts"
+import type * as Report from "./report.ts"
 import * as Form from "./schema.ts"
 import * as Tools from "./tools.ts"
 
@@ -56,15 +56,6 @@ const why: Record<Exclude<Ended, "done">, string> = {
   idle: "nothing is left that could go on",
   horizon: "it goes on for longer than all times of the file together",
   busy: "it goes on without an end"
-}
-
-/** The same runs, as they stand: later changes do not show. */
-const snapshot = (runs: ReadonlyArray<FakeTool.Run>): ReadonlyArray<FakeTool.Run> => {
-  const copies = new Map<FakeTool.Run, FakeTool.Run>()
-  for (const run of runs) {
-    copies.set(run, { ...run, parent: run.parent === undefined ? undefined : copies.get(run.parent) })
-  }
-  return [...copies.values()]
 }
 
 /** A stop from outside in words. */
@@ -105,7 +96,7 @@ export const run = (
       if (traced) simulator.note(Note.ofEvent(event))
     }
     const { layer, permits, toolkit } = Tools.stage(scenario, world, {
-      toJson: (outcomes) => outcomes.map(Report.reportedOutcome),
+      toJson: (outcomes) => outcomes.map(outcomeOf),
       onEvent
     })
     const scope = yield* Scope.make()
@@ -172,8 +163,8 @@ export const run = (
             `R4: ${seen.id}: expected to be told once that it has closed, and was told ${closed.length} times`
           )
         }
-        if (Exit.isSuccess(exit)) seen.answers = exit.value.map(Report.answer)
-        else if (Cause.hasInterruptsOnly(exit.cause)) seen.answers = told?.map(Report.answer)
+        if (Exit.isSuccess(exit)) seen.answers = exit.value.map(answerOf)
+        else if (Cause.hasInterruptsOnly(exit.cause)) seen.answers = told?.map(answerOf)
         else {faults.push(
             `R1: ${seen.id}: expected outcomes, and it ended with ${Cause.pretty(exit.cause).split("\n")[0]}`
           )}

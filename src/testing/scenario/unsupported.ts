@@ -3,6 +3,7 @@
  *
  * @since 0.1.0
  */
+import type { Answer } from "../laws/observation.ts"
 import type * as Report from "./report.ts"
 import * as Form from "./schema.ts"
 
@@ -32,7 +33,7 @@ export const features = (scenario: Form.Scenario): Array<string> => {
   return [...new Set(found)]
 }
 
-const isHeld = (answer: Report.Answer): boolean =>
+const isHeld = (answer: Answer): boolean =>
   answer.outcome.status === "pending_approval" ||
   (answer.outcome.status === "deferred" && answer.outcome.code === "waits_for_approval")
 
