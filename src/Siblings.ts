@@ -125,7 +125,6 @@ class Plain extends Member<Cause.Cause<unknown>> {
   readonly effect: Effect.Effect<unknown, unknown, any>
   readonly done: (index: number, settled: Settled<unknown, unknown>) => void
   readonly guarded: boolean
-  begun = false
 
   constructor(
     group: Group<Cause.Cause<unknown>>,
@@ -272,8 +271,7 @@ export const all: {
   }
 )
 
-const isPolicy = (u: unknown): u is Policy<any> =>
-  typeof u === "object" && u !== null && "stops" in u && typeof u.stops === "function"
+const isPolicy = (u: { readonly stops?: unknown }): boolean => typeof u.stops === "function"
 
 const concurrencyOf = (concurrency: number | "unbounded" | undefined): number =>
   concurrency === undefined || concurrency === "unbounded"
@@ -284,20 +282,19 @@ const runAll = (
   effects: ReadonlyArray<AnyEffect>,
   policy: Policy<any>,
   limit: number
-): Effect.Effect<Array<Settled<unknown, unknown>>, never, any> => {
-  if (effects.length === 0) return Effect.succeed([])
-  return Effect.withFiber((parent) => {
+): Effect.Effect<Array<Settled<unknown, unknown>>, never, any> =>
+  Effect.withFiber((parent) => {
     const settled: Array<Settled<unknown, unknown>> = new Array(effects.length)
     const group = new Group<Cause.Cause<unknown>>(policy)
     let left = effects.length
-    let closed: (() => void) | undefined
+    let closed = (): void => {}
     let next = 0
     let running = 0
     let starting = false
     const done = (index: number, one: Settled<unknown, unknown>) => {
       settled[index] = one
-      if (members[index]!.begun) running--
-      if (--left === 0) closed?.()
+      running--
+      if (--left === 0) closed()
       else startMore()
     }
     // One loop starts everybody: a member that ends at once must not deepen the stack.
@@ -307,7 +304,6 @@ const runAll = (
       while (next < members.length && running < limit && group.stopped === undefined) {
         const member = members[next++]!
         running++
-        member.begun = true
         group.run(member, member.effect, parent.context)
       }
       starting = false
@@ -326,7 +322,6 @@ const runAll = (
       })
     })
   })
-}
 
 type ErrorOf<M> = M extends { readonly _tag: "Failed"; readonly cause: Cause.Cause<infer E> } ? E : never
 type ValueOf<M> = M extends { readonly _tag: "Succeeded"; readonly value: infer A } ? A : never

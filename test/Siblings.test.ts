@@ -101,6 +101,30 @@ describe("R18: Siblings.all", () => {
       assert.isFalse(log.starts.has("b"))
     }))
 
+  it.effect("fail-fast: `first` is the failure that stopped somebody, so the last to end is none", () =>
+    Effect.gen(function*() {
+      assert.deepStrictEqual(short(yield* drive(Siblings.all([after(5, "a"), failing(10)], Siblings.failFast))), [
+        "ok a",
+        "failed"
+      ])
+    }))
+
+  it.effect("S2: a stop that comes in a member's first steps, before it has a fiber, interrupts it all the same", () =>
+    Effect.gen(function*() {
+      let victim: Fiber.Fiber<unknown, unknown> | undefined
+      const settled = yield* drive(Siblings.all(
+        [
+          Effect.withFiber((fiber) => {
+            victim = fiber
+            return Effect.never
+          }),
+          Effect.andThen(Effect.sync(() => victim!.interruptUnsafe()), after(50, "b"))
+        ],
+        Siblings.failFast
+      ))
+      assert.deepStrictEqual(short(settled), ["cancelled itself", "cancelled sibling"])
+    }))
+
   it.effect("fail-fast on a predicate", () =>
     Effect.gen(function*() {
       const policy = (wanted: string) =>
@@ -121,6 +145,8 @@ describe("R18: Siblings.all", () => {
       const boom = Siblings.failFastWhen(() => {
         throw new Error("boom")
       })
+      // It is asked about failures, and about nothing else.
+      assert.deepStrictEqual(short(yield* drive(Siblings.all([after(5, "a"), after(10, "b")], boom))), ["ok a", "ok b"])
       assert.deepStrictEqual(short(yield* drive(Siblings.all(members(), boom))), [
         "failed first",
         "cancelled sibling",
@@ -253,6 +279,9 @@ describe("R18: Siblings.all", () => {
     Effect.gen(function*() {
       const struct = yield* Siblings.all({ a: Effect.succeed(1), b: Effect.fail("no") }, Siblings.letFinish)
       assert.deepStrictEqual([struct.a, struct.b._tag], [{ _tag: "Succeeded", value: 1 }, "Failed"])
+      // Members are told from policies by what they are, not by their names.
+      const stops = yield* Siblings.all({ name: Effect.succeed("x"), stops: Effect.succeed(1) }, Siblings.letFinish)
+      assert.deepStrictEqual(stops.stops, { _tag: "Succeeded", value: 1 })
       const set = Siblings.all(new Set([Effect.succeed(1), Effect.succeed(2)]), Siblings.letFinish)
       assert.deepStrictEqual(short(yield* set), ["ok 1", "ok 2"])
       assert.deepStrictEqual(short(yield* set), ["ok 1", "ok 2"])

@@ -78,15 +78,8 @@ export class Group<F> {
     member.started()
   }
 
-  /** Settles a member whose work was over before it needed a fiber. */
-  settle(member: Member<F>, exit: Exit.Exit<unknown, unknown>): void {
-    member.phase = "running"
-    member.settle(exit)
-  }
-
   /** Counts a member's end, and stops the others when the policy says so. */
   ended(member: Member<F>, verdict: Verdict<F>): void {
-    if (member.phase === "ended") return
     member.phase = "ended"
     this.open--
     if (verdict._tag === "success") this.successes++

@@ -506,7 +506,7 @@ export class TurnState implements TurnPlan.Nested {
     this.touch()
     run.report = Handler.reportOf(effect)
     // What is over already costs no fiber.
-    if (Exit.isExit(effect)) return run.group.settle(run, effect as Exit.Exit<unknown, unknown>)
+    if (Exit.isExit(effect)) return run.settle(effect as Exit.Exit<unknown, unknown>)
     let context = Context.add(runner.context, TurnContext.CurrentCall, new CallView(run))
     if (run.permit !== undefined && policy.backend !== undefined) {
       context = Context.add(context, Backend.Held, run.permit)
