@@ -37,7 +37,7 @@ export default class MutationRunner extends TestRunner {
 
   async runTask(test: RunnerTestCase): Promise<void> {
     const file = path.relative(root, test.file.filepath)
-    const name = `${file} > ${test.fullName}`
+    const name = test.fullName
     switch (plan.mode) {
       case "record":
         return record(test, name, file, this.loaded)
