@@ -115,16 +115,17 @@ const withPermitOf = <A, E, R>(pool: Pool, self: Effect.Effect<A, E, R>): Effect
     const tenant = Context.getOrElse(fiber.context as Context.Context<any>, TurnContext.Tenant, () => "default")
     const list = pool.plainList(tenant)
     let permit: Permit | undefined
-    let resume: ((effect: Effect.Effect<void, QueueFull>) => void) | undefined
+    let resume = (_: Effect.Effect<void, QueueFull>): void => {}
     const entry: Entry = {
+      // In the order of asking.
       priority: 1,
-      position: pool.nextPosition(),
+      position: 0,
       outer: Context.get(fiber.context, Held),
       call: Context.get(fiber.context, TurnContext.CurrentCall),
       state: "idle",
       granted(given) {
         permit = given
-        resume?.(Effect.void)
+        resume(Effect.void)
       }
     }
     // Waiting is interruptible, and a permit that comes at the same instant is given back by the same finaliser.

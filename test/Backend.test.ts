@@ -162,6 +162,18 @@ describe("withPermit", () => {
       }).pipe(Effect.provide(Api.layer({ concurrency: 1 })))
     }))
 
+  it.effect("R14: a permit is borrowed through those of other backends that were taken in between", () =>
+    Effect.gen(function*() {
+      const log = new Log()
+      yield* drive(
+        Api.withPermit(Crm.withPermit(Api.withPermit(Crm.withPermit(log.work("a", 10))))).pipe(
+          as("north"),
+          Effect.provide([Api.layer({ concurrency: 1 }), Crm.layer({ concurrency: 1, perTenant: 1 })])
+        )
+      )
+      assert.deepStrictEqual(log.spans.get("a"), [0, 10])
+    }))
+
   it.effect("two backends do not lend each other anything", () =>
     Effect.gen(function*() {
       const log = new Log()
@@ -190,6 +202,57 @@ describe("withPermit", () => {
 })
 
 describe("the line", () => {
+  it.effect("work that ends at once behind a permit that comes back does not deepen the stack", () =>
+    Effect.gen(function*() {
+      const works = Array.from({ length: 20_000 }, (_, i) => Api.withPermit(i === 0 ? Effect.sleep(10) : Effect.void))
+      const stats = yield* drive(
+        all(works).pipe(Effect.andThen(Api.stats), Effect.provide(Api.layer({ concurrency: 1 })))
+      )
+      assert.deepStrictEqual(stats, idle(1))
+    }))
+
+  it.effect("R14: a turn's own limit of one keeps its calls out of a line of none", () =>
+    Effect.gen(function*() {
+      const { book, layer } = lab({ api: { concurrency: 1, queueLimit: 0 } })
+      const outcomes = yield* drive(
+        run(["a", "b", "c"].map((tag) => call("fetch", tag)), { execution: 1 }).pipe(Effect.provide(layer))
+      )
+      assert.deepStrictEqual(words(outcomes), ["ok", "ok", "ok"])
+      assert.deepStrictEqual(book.runs.map(({ at }) => at), [0, 10, 20])
+    }))
+
+  it.effect("R14: of a turn below its own limit, only as many stand in line as may start", () =>
+    Effect.gen(function*() {
+      // One runs, one may start as soon as there is a permit, two wait for the turn's own limit.
+      for (const [execution, inLine] of [[1, 0], [2, 1], [3, 2]] as const) {
+        const { layer } = lab({ api: { concurrency: 1, queueLimit: 2 } })
+        yield* Effect.gen(function*() {
+          const turn = yield* fork(run(["a", "b", "c", "d"].map((tag) => call("fetch", tag)), { execution }))
+          const plain: Array<Fiber.Fiber<Exit.Exit<unknown, unknown>, unknown>> = []
+          for (let i = 0; i < 3; i++) plain.push(yield* fork(Effect.exit(Api.withPermit(Effect.sleep(10)))))
+          yield* TestClock.adjust(1000)
+          assert.deepStrictEqual(words(yield* ended(turn)), ["ok", "ok", "ok", "ok"])
+          const exits: Array<string> = []
+          for (const fiber of plain) exits.push((yield* ended(fiber))._tag)
+          assert.deepStrictEqual(exits, [0, 1, 2].map((i) => i < 2 - inLine ? "Success" : "Failure"))
+          // What has been served stands in no line any more.
+          const later = yield* fork(all([0, 1, 2].map(() => Effect.exit(Api.withPermit(Effect.sleep(10))))))
+          yield* TestClock.adjust(1000)
+          assert.deepStrictEqual((yield* ended(later)).map((exit) => exit._tag), ["Success", "Success", "Success"])
+        }).pipe(Effect.provide(layer))
+      }
+    }))
+
+  it.effect("R14: a tenant at its share has no place left but in the line", () =>
+    Effect.gen(function*() {
+      yield* Effect.gen(function*() {
+        yield* fork(Crm.withPermit(Effect.sleep(10)).pipe(as("north")))
+        const second = yield* Effect.exit(Crm.withPermit(Effect.void).pipe(as("north")))
+        assert.isTrue(Exit.isFailure(second))
+        assert.isTrue(Exit.isSuccess(yield* Effect.exit(Crm.withPermit(Effect.void).pipe(as("south")))))
+      }).pipe(Effect.provide(Crm.layer({ concurrency: 4, perTenant: 1, queueLimit: 0 })))
+    }))
+
   it.effect("what finds no place is refused at once, with the backend's name", () =>
     Effect.gen(function*() {
       const log = new Log()
@@ -308,6 +371,46 @@ describe("fairness", () => {
       }).pipe(Effect.provide(layer))
     }))
 
+  it.effect("B3: all plain effects of a tenant together have one turn's turns", () =>
+    Effect.gen(function*() {
+      const { book, layer } = lab({ api: { concurrency: 1 } })
+      const log = new Log()
+      yield* Effect.gen(function*() {
+        for (let i = 0; i < 5; i++) {
+          yield* fork(Api.withPermit(log.work(`p${i}`, 10)).pipe(as("t")))
+        }
+        yield* fork(run([call("fetch", "a"), call("fetch", "b")]))
+        yield* TestClock.adjust(1000)
+        assert.deepStrictEqual([book.of("a").at, book.of("b").at], [20, 40])
+        assert.deepStrictEqual([...log.spans.values()].map(([at]) => at), [0, 10, 30, 50, 60])
+      }).pipe(Effect.provide(layer))
+    }))
+
+  it.effect("B2: permits that come back together go to as many, whichever turns they are of", () =>
+    Effect.gen(function*() {
+      const { book, layer } = lab({ api: { concurrency: 2 } })
+      yield* Effect.gen(function*() {
+        const first = yield* fork(run([call("fetch", "a"), call("fetch", "b")]))
+        yield* fork(run([call("fetch", "c")]))
+        yield* fork(run([call("fetch", "d")]))
+        yield* TestClock.adjust(5)
+        yield* Fiber.interrupt(first)
+        yield* TestClock.adjust(100)
+        assert.deepStrictEqual([book.of("c").at, book.of("d").at], [5, 5])
+      }).pipe(Effect.provide(layer))
+    }))
+
+  it.effect("B3, B5: equal ones that borrow the same permit go in the order of asking", () =>
+    Effect.gen(function*() {
+      const { book, layer } = lab({ api: { concurrency: 1 } })
+      const tags = ["a", "b", "c", "d"]
+      book.script.set("outer", {
+        run: Effect.asVoid(all(tags.map((tag) => run([call("fetch", tag)])))).pipe(Effect.orDie)
+      })
+      yield* drive(run([call("fetch", "outer")]).pipe(Effect.provide(layer)))
+      assert.deepStrictEqual(tags.map((tag) => book.of(tag).at), [0, 10, 20, 30])
+    }))
+
   it.effect("R12b: within a turn, the call with the longest way below it goes first", () =>
     Effect.gen(function*() {
       const { book, layer } = lab({ api: { concurrency: 1 } })
@@ -371,6 +474,30 @@ describe("shares of tenants", () => {
         30,
         30
       ])
+    }))
+
+  it.effect("a share holds also for a turn that has had nothing there for a while", () =>
+    Effect.gen(function*() {
+      const { book, layer } = lab({
+        crm: { concurrency: 3, perTenant: 1 },
+        script: { between: { ms: 40 }, other: { ms: 70 } }
+      })
+      yield* Effect.gen(function*() {
+        yield* fork(run([
+          call("save", "first", ["k"]),
+          call("write", "between", ["k"]),
+          call("save", "last", ["k"])
+        ]))
+        yield* TestClock.adjust(30)
+        yield* fork(run([call("find", "other")]))
+        yield* TestClock.adjust(1000)
+        assert.deepStrictEqual(["first", "between", "other", "last"].map((tag) => book.span(tag)), [
+          [0, 10],
+          [10, 50],
+          [30, 100],
+          [100, 110]
+        ])
+      }).pipe(Effect.provide(layer))
     }))
 
   it.effect("stats name those that hold or wait for something, and nobody else", () =>

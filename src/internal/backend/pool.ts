@@ -150,10 +150,6 @@ export class Waitlist {
     return this.line.peek(hasLeft)
   }
 
-  drop(): void {
-    this.line.drop()
-  }
-
   /** Forgets what has left, when nothing waits any more. */
   clear(): void {
     this.line.clear()
@@ -226,7 +222,6 @@ export class Pool {
   /** Lists of turns with a limit of their own in which something waits. */
   private readonly limited = new Set<Waitlist>()
   private pumping = false
-  private position = 0
 
   constructor(name: string, limits: Limits) {
     this.name = name
@@ -242,10 +237,6 @@ export class Pool {
   plainList(tenant: string): Waitlist {
     const queue = this.tenantOf(tenant)
     return queue.plain ??= new Waitlist(this, queue, undefined)
-  }
-
-  nextPosition(): number {
-    return this.position++
   }
 
   private tenantOf(name: string): TenantQueue {
@@ -329,7 +320,7 @@ export class Pool {
         const tenant = this.ring.shift()
         if (tenant === undefined) return
         tenant.queued = false
-        if (tenant.running < this.limits.perTenant) this.serve(tenant)
+        this.serve(tenant)
         this.enqueueTenant(tenant)
         this.forget(tenant)
       }
@@ -343,7 +334,6 @@ export class Pool {
       list.queued = false
       const entry = list.paused ? undefined : list.peek()
       if (entry === undefined) continue
-      list.drop()
       // Granting runs the work, which may itself join or leave: the list goes back in line first.
       this.take(list, entry)
       return
