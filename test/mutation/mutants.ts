@@ -31,6 +31,8 @@ interface Place {
   readonly inChain: boolean
   /** The test of an `if`, a loop or a `?:`. */
   readonly isTest: boolean
+  /** The last statement of a function. */
+  readonly isLast: boolean
 }
 
 interface Planted {
@@ -105,6 +107,9 @@ const negatesItself = (node: Node): boolean =>
   (node.type === "BinaryExpression" && /[<>=]/.test(node["operator"])) ||
   (node.type === "UnaryExpression" && node["operator"] === "!") ||
   (node.type === "Literal" && typeof node["value"] === "boolean")
+
+const isNothing = (value: Node | null): boolean =>
+  value === null || (value.type === "Identifier" && value["name"] === "undefined")
 
 const isNode = (value: unknown): value is Node =>
   typeof value === "object" && value !== null && typeof (value as { type?: unknown }).type === "string"
@@ -206,6 +211,10 @@ const plant = (file: string, source: string): ReadonlyArray<Planted> => {
         remove(node, place)
         return
       case "ReturnStatement":
+        // Where a function ends with nothing anyway, leaving that out changes nothing.
+        if (place.isLast && isNothing(node["argument"])) return
+        remove(node, place)
+        return
       case "ThrowStatement":
       case "BreakStatement":
       case "ContinueStatement":
@@ -252,13 +261,14 @@ const plant = (file: string, source: string): ReadonlyArray<Planted> => {
         walk(child, {
           where,
           inChain: node.type === "ChainExpression" || (goesDown && here.inChain),
-          isTest: member === "test" && node.type !== "SwitchCase"
+          isTest: member === "test" && node.type !== "SwitchCase",
+          isLast: node.type === "BlockStatement" && /Function/.test(parent?.type ?? "") && child === node["body"].at(-1)
         }, node)
       }
     }
   }
   for (const node of parse(file, source).body) {
-    walk(node as unknown as Node, { where: "", inChain: false, isTest: false }, undefined)
+    walk(node as unknown as Node, { where: "", inChain: false, isTest: false, isLast: false }, undefined)
   }
   return planted
 }
