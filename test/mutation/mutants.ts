@@ -124,8 +124,10 @@ const fold = (part: string): string => part.replace(/\s+/g, " ").trim()
 const head = (part: string, most: number): string => part.length <= most ? part : `${part.slice(0, most)}…`
 const tail = (part: string, most: number): string => part.length <= most ? part : `…${part.slice(-most)}`
 
-const plant = (file: string, source: string): ReadonlyArray<Planted> => {
+const plant = (file: string, source: string) => {
   const planted: Array<Planted> = []
+  /** Where expressions stand as statements. */
+  const statements: Array<Node> = []
   const text = (node: Node) => source.slice(node.start, node.end)
   const add = (
     { end, start }: Node,
@@ -207,6 +209,7 @@ const plant = (file: string, source: string): ReadonlyArray<Planted> => {
         return
       }
       case "ExpressionStatement":
+        statements.push(node)
         if (node["expression"].type === "CallExpression" && node["expression"].callee.type === "Super") return
         remove(node, place)
         return
@@ -270,13 +273,13 @@ const plant = (file: string, source: string): ReadonlyArray<Planted> => {
   for (const node of parse(file, source).body) {
     walk(node as unknown as Node, { where: "", inChain: false, isTest: false, isLast: false }, undefined)
   }
-  return planted
+  return { planted, statements }
 }
 
 /** The mutants of a source, in the order of the text. */
 export const mutantsOf = (file: string, source: string): ReadonlyArray<Mutant> => {
   const seen = new Map<string, number>()
-  return plant(file, source).map(({ mutant }) => {
+  return plant(file, source).planted.map(({ mutant }) => {
     const same = keyOf({ ...mutant, nth: 0 })
     const nth = (seen.get(same) ?? 0) + 1
     seen.set(same, nth)
@@ -298,13 +301,18 @@ export const instrument = (
     readonly options: Array<readonly [id: number, text: string]>
   }
   const spots = new Map<string, Spot>()
-  plant(file, source).forEach(({ end, kind, start, text }, i) => {
-    if (!wanted(first + i)) return
+  const spotAt = (start: number, end: number, kind: Planted["kind"]): Spot => {
     const key = `${start}-${end}-${kind}`
     let spot = spots.get(key)
     if (spot === undefined) spots.set(key, spot = { start, end, kind, options: [] })
-    spot.options.push([first + i, text])
+    return spot
+  }
+  const { planted, statements } = plant(file, source)
+  planted.forEach(({ end, kind, start, text }, i) => {
+    if (wanted(first + i)) spotAt(start, end, kind).options.push([first + i, text])
   })
+  // One that came to begin with a bracket would be taken for arguments of what stands above it.
+  for (const { end, start } of statements) spotAt(start, end, "statement")
   // Outer ones first; of two with the same reach, the statement holds the expression.
   const ordered = [...spots.values()].sort((a, b) =>
     a.start - b.start || b.end - a.end || (a.kind === "statement" ? -1 : 1)
@@ -319,8 +327,8 @@ export const instrument = (
       const original = build(spot.start, spot.end, inside.slice(i + 1, next))
       out += source.slice(at, spot.start)
       if (spot.kind === "statement") {
-        const [[id]] = spot.options as [[number, string]]
-        out += `{ if (!${switchName}(${id})) { ${original}\n} }`
+        const unless = spot.options.map(([id]) => `if (!${switchName}(${id})) `).join("")
+        out += `{ ${unless}{ ${original}\n} }`
       } else {
         const cases = spot.options.map(([id, text]) => `${switchName}(${id}) ? (${text}) : `).join("")
         out += `(${cases}(${original}))`

@@ -54,6 +54,16 @@ describe("mutants", () => {
     assert.strictEqual(run(1, (id) => id !== 1), plain)
   })
 
+  it("leave what stands above them alone, where lines end without a sign", () => {
+    const source = "const f = (a: Array<number>) => {\n  a.concat(a)\n  a.push(1)\n  a[0]!++\n  return a\n}"
+    const ids = mutantsOf("a.ts", source).map((_, i) => i + 1)
+    for (const only of ids) {
+      const { code } = transformSync("a.ts", instrument("a.ts", source, 1, (id) => id === only))
+      const f = new Function(switchName, `${code}; return f`)(() => false)
+      assert.deepStrictEqual(f([0]), [1, 1])
+    }
+  })
+
   it("have one key each, in all sources, and every explanation fits one", () => {
     const keys = sources().flatMap(({ mutants }) => mutants.map(keyOf))
     assert.isAbove(keys.length, 1000)
