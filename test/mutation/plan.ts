@@ -10,7 +10,7 @@ const modules = "{Turn,Siblings,TurnPlan,Backend}"
 const internals = "{turn,siblings,turnPlan,backend}"
 
 /** Their tests. */
-export const suite = ["test/*.test.ts", "test/turn/*.test.ts"]
+export const suite = ["test/*.test.ts", "test/turn/*.test.ts", "test/data/placeholders.test.ts"]
 
 const files = fs.globSync([`src/${modules}.ts`, `src/internal/${internals}/**/*.ts`], { cwd: root })
   .map((file) => file.replaceAll("\\", "/")).sort()
