@@ -159,19 +159,28 @@ interface State {
   readonly left: Set<string>
   /** The files in which it has to be there from the start. */
   readonly fresh: Set<string>
+  /** Of these, those in which there is no use in trying it later. */
+  readonly cold: Set<string>
 }
 const states = new Map(ids.map((id): [number, State] => [id, {
   verdict: undefined,
   test: undefined,
   left: new Set(reachedBy.get(id)),
-  fresh: new Set(loadedBy.get(id))
+  fresh: new Set(loadedBy.get(id)),
+  cold: new Set()
 }]))
 
 const take = (id: number, test: string | undefined, verdict: Verdict): void => {
   const state = states.get(id)!
   if (test !== undefined) state.left.delete(test)
-  if (verdict === "unreached") state.fresh.add(tests.get(test!)!.file)
+  if (verdict === "unreached") freshIn(state, test!)
   if (verdict === "killed" || verdict === "timeout") Object.assign(state, { verdict, test })
+}
+
+const freshIn = ({ cold, fresh }: State, test: string): void => {
+  const { file } = tests.get(test)!
+  fresh.add(file)
+  cold.add(file)
 }
 
 /** What was killed in a spoilt test, and what is left to try in it, is looked at from a fresh start. */
@@ -184,7 +193,7 @@ const distrust = (lines: ReadonlyArray<Line>, test: string): void => {
   for (const id of killed) {
     const state = states.get(id)!
     Object.assign(state, { verdict: undefined, test: undefined })
-    for (const name of reachedBy.get(id)!) state.fresh.add(tests.get(name)!.file)
+    for (const name of reachedBy.get(id)!) freshIn(state, name)
   }
 }
 
@@ -192,11 +201,11 @@ const tryShare = async (share: ReadonlyArray<number>, most: number): Promise<voi
   for (;;) {
     const tries: Record<string, Array<number>> = {}
     for (const id of share) {
-      const { fresh, left, verdict } = states.get(id)!
+      const { cold, left, verdict } = states.get(id)!
       if (verdict !== undefined) continue
       for (const test of left) {
         const { file, millis } = tests.get(test)!
-        if (millis <= most && !fresh.has(file)) (tries[test] ??= []).push(id)
+        if (millis <= most && !cold.has(file)) (tries[test] ??= []).push(id)
       }
     }
     const names = Object.keys(tries)
@@ -215,7 +224,7 @@ const tryShare = async (share: ReadonlyArray<number>, most: number): Promise<voi
     if (trying !== undefined) take(trying.mutant, trying.test, "timeout")
     else if (!lines.some(({ _tag }) => _tag === "tried")) {
       // Nothing can be tried in these any more without a fresh start.
-      for (const name of names) for (const id of tries[name]!) states.get(id)!.fresh.add(tests.get(name)!.file)
+      for (const name of names) for (const id of tries[name]!) freshIn(states.get(id)!, name)
     }
   }
 }
