@@ -31,7 +31,7 @@ interface Place {
   readonly inChain: boolean
   /** The test of an `if`, a loop or a `?:`. */
   readonly isTest: boolean
-  /** The last statement of a function. */
+  /** Nothing of the function comes after this statement. */
   readonly isLast: boolean
 }
 
@@ -265,7 +265,8 @@ const plant = (file: string, source: string) => {
           where,
           inChain: node.type === "ChainExpression" || (goesDown && here.inChain),
           isTest: member === "test" && node.type !== "SwitchCase",
-          isLast: node.type === "BlockStatement" && /Function/.test(parent?.type ?? "") && child === node["body"].at(-1)
+          isLast: /^(If|Try)Statement$|^CatchClause$/.test(node.type) ? here.isLast : node.type === "BlockStatement" &&
+            (here.isLast || /Function/.test(parent?.type ?? "")) && child === node["body"].at(-1)
         }, node)
       }
     }

@@ -186,10 +186,7 @@ export const duplicate = (asked: Asked, of: Any, tool: ToolEntry | undefined): E
     id: asked.id,
     duplicateOf: { position: of.position, id: of.id }
   } as any
-  if (copy.encoded !== undefined && copy.encoded !== null && typeof copy.encoded === "object") {
-    copy.encoded = JSON.parse(JSON.stringify(copy.encoded))
-  }
-  if (tool === undefined) return Exit.succeed(copy)
+  if (typeof copy.encoded === "object") copy.encoded = JSON.parse(JSON.stringify(copy.encoded))
   const own = (member: "result" | "failure", decoded: Exit.Exit<unknown, unknown>): Any => {
     if (Exit.isSuccess(decoded)) copy[member] = decoded.value
     return copy
@@ -200,8 +197,8 @@ export const duplicate = (asked: Asked, of: Any, tool: ToolEntry | undefined): E
       ? Exit.succeed(own(member, decoded))
       : Effect.map(Effect.exit(decoded), (exit) => own(member, exit))
   }
-  if (copy.status === "ok") return decode("result", tool.decodeResult)
-  if (copy.code === "failed" && copy.encoded !== undefined) return decode("failure", tool.decodeFailure)
+  if (copy.status === "ok") return decode("result", tool!.decodeResult)
+  if (copy.code === "failed" && copy.encoded !== undefined) return decode("failure", tool!.decodeFailure)
   return Exit.succeed(copy)
 }
 

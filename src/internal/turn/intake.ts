@@ -8,6 +8,7 @@ import * as Exit from "effect/Exit"
 import type * as Outcome from "../../Outcome.ts"
 import * as ToolCall from "../../ToolCall.ts"
 import type * as ToolPolicy from "../../ToolPolicy.ts"
+import * as TurnError from "../../TurnError.ts"
 import type * as TurnPlan from "../../TurnPlan.ts"
 import { type ArgumentLimits, canonical, describe, parse } from "./json.ts"
 import * as Placeholders from "./placeholders.ts"
@@ -48,17 +49,15 @@ export class Taken implements TurnPlan.Entry {
   }
 
   get digest(): string | undefined {
-    if (this.tool === undefined) return undefined
-    const digest = canonical(this.params) ?? digestOf(this.tool, this.params)
+    // Asked of calls that may run: they have a tool.
+    const digest = canonical(this.params) ?? digestOf(this.tool!, this.params)
     // Calls of different units fall apart, so they are never one.
     return this.unit === undefined || digest === undefined ? digest : `${JSON.stringify(this.unit)} ${digest}`
   }
 
   /** By what a re-delivery is recognised: the arguments, or the raw text where they could not be read. */
   get content(): string | undefined {
-    return this.encoded === undefined
-      ? contentOf(this.call.arguments)
-      : canonical(this.encoded) ?? contentOf(this.call.arguments)
+    return this.encoded === undefined ? contentOf(this.call.arguments) : canonical(this.encoded, Infinity)
   }
 }
 
@@ -99,8 +98,6 @@ export interface IntakeOptions {
 const open = { _tag: "open", approval: false } as const
 const openForApproval = { _tag: "open", approval: true } as const
 const provider = { _tag: "provider" } as const
-
-const none: ReadonlyArray<string> = []
 
 const refused = (code: Outcome.ErrorCode, message: string) => ({ _tag: "refused", code, message }) as const
 
@@ -212,16 +209,10 @@ export class Intake {
     }
     const decoded = tool.decode(parsed.value)
     if (Exit.isExit(decoded)) return this.decoded(taken, tool, decoded, parsed.suspicious)
-    taken.pending = Effect.flatMap(Effect.exit(decoded), (exit) => {
-      this.decoded(taken, tool, exit, parsed.suspicious)
-      const next = taken.pending
-      taken.pending = undefined
-      return next ?? Effect.void
-    })
+    taken.pending = Effect.map(Effect.exit(decoded), (exit) => this.decoded(taken, tool, exit, parsed.suspicious))
   }
 
   private decoded(taken: Taken, tool: ToolEntry, exit: Exit.Exit<unknown, unknown>, suspicious: boolean): void {
-    taken.pending = undefined
     if (Exit.isFailure(exit)) {
       const reason = exit.cause.reasons[0]
       if (reason?._tag !== "Fail") {
@@ -263,7 +254,7 @@ export class Intake {
       if (typeof key !== "string" || key === "") {
         taken.state = refused(
           "defect",
-          `the idempotency key of the tool "${taken.name}" must be a text, and is ${describe(key)}`
+          `the idempotency key of the tool "${taken.name}" must be a text, and is ${TurnError.show(key)}`
         )
         return
       }
@@ -274,25 +265,16 @@ export class Intake {
   }
 
   private approval(taken: Taken, tool: ToolEntry): void {
-    let answer: boolean | Effect.Effect<boolean>
+    let answer: unknown
     try {
       answer = needsApproval(tool.tool, taken.params, taken.call.id)
     } catch {
       // A predicate that fails holds the call (rule R10).
-      taken.state = openForApproval
-      return
     }
-    if (typeof answer === "boolean") {
-      if (answer) taken.state = openForApproval
-      return
-    }
-    if (!Effect.isEffect(answer)) {
-      taken.state = openForApproval
-      return
-    }
-    if (Exit.isExit(answer)) {
-      if (holds(answer)) taken.state = openForApproval
-    } else taken.asking = Effect.map(Effect.exit(answer), holds)
+    if (answer === false) return
+    if (Effect.isEffect(answer) && !Exit.isExit(answer)) {
+      taken.asking = Effect.map(Effect.exit(answer as Effect.Effect<unknown>), holds)
+    } else if (!Exit.isExit(answer) || holds(answer)) taken.state = openForApproval
   }
 
   /** Finds out all that is still open about a call; for plans, which are made when everything is known. */
@@ -313,9 +295,10 @@ const keysOf = (of: (params: any) => ReadonlyArray<string>, params: unknown): Re
   } catch (error) {
     return describe(error)
   }
-  if (!Array.isArray(keys)) return `expected a list of texts, and got ${describe(keys)}`
-  if (keys.length === 0) return none
-  for (const key of keys) if (typeof key !== "string") return `expected a list of texts, and one is ${describe(key)}`
+  if (!Array.isArray(keys)) return `expected a list of texts, and got ${TurnError.show(keys)}`
+  for (const key of keys) {
+    if (typeof key !== "string") return `expected a list of texts, and one is ${TurnError.show(key)}`
+  }
   return keys
 }
 
