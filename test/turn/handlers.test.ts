@@ -139,6 +139,25 @@ describe("a handler that breaks", () => {
       }
     }))
 
+  it.effect("a failure that JSON cannot hold has no encoded form, and a duplicate keeps it", () =>
+    Effect.gen(function*() {
+      const tool = pipe(
+        Tool.make("t", { parameters: Schema.Struct({}), success: Schema.Unknown, failure: Schema.Unknown }),
+        ToolPolicy.read({ keys: () => [] })
+      )
+      for (const failure of [{ n: 1n }, 1n]) {
+        const outcomes: ReadonlyArray<any> = yield* drive(
+          runWith([tool], { t: () => Effect.fail(failure) }, [ToolCall.make("a", "t"), ToolCall.make("b", "t")])
+        )
+        assert.deepStrictEqual(words(outcomes), ["error/failed", "error/failed"])
+        assert.deepStrictEqual(outcomes.map((one) => [one.failure, one.encoded]), [[failure, undefined], [
+          failure,
+          undefined
+        ]])
+        assert.strictEqual(outcomes[1].duplicateOf.position, 0)
+      }
+    }))
+
   it.effect("R29: results that JSON cannot hold are unencodable, and a write has taken effect", () =>
     Effect.gen(function*() {
       const loop: Record<string, unknown> = {}

@@ -1,14 +1,16 @@
 /** What is taken in, and what is refused before anything runs. */
 import { assert, describe, it } from "@effect/vitest"
-import { Outcome, ToolCall, ToolPolicy, Turn, type TurnEvent } from "effect-turn"
+import { Outcome, ToolCall, ToolPolicy, Turn, TurnContext, type TurnEvent, type TurnPlan } from "effect-turn"
 import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
 import * as Arbitrary from "effect/Arbitrary"
+import * as Cause from "effect/Cause"
 import * as DateTime from "effect/DateTime"
 import * as Effect from "effect/Effect"
 import * as Equal from "effect/Equal"
 import { pipe } from "effect/Function"
 import * as Schema from "effect/Schema"
+import * as SchemaIssue from "effect/SchemaIssue"
 import * as SchemaTransformation from "effect/SchemaTransformation"
 import * as TestClock from "effect/testing/TestClock"
 import { int, runs } from "../utils/gen.ts"
@@ -441,6 +443,70 @@ describe("R6: decoding", () => {
       assert.deepStrictEqual(outcomes.map(result), ["done", "done"])
     }))
 
+  it.effect("Turn.plan waits for schemas that take time", () =>
+    Effect.gen(function*() {
+      const slow = pipe(
+        Tool.make("slow", { parameters: Schema.Struct({ text: slowText }), success: Schema.Unknown }),
+        ToolPolicy.write({ keys: ({ text }) => [text] })
+      )
+      const calls = [ToolCall.make("a", "slow", { text: "x" }), ToolCall.make("b", "slow", { text: 1 })]
+      const plan = yield* drive(Turn.plan(Toolkit.make(slow), calls))
+      assert.deepStrictEqual(plan.calls.map(({ keys, verdict }) => [verdict, keys]), [
+        ["run", ["x!"]],
+        ["refused", undefined]
+      ])
+    }))
+
+  it.effect("R5: a duplicate's result is a copy of its own also where decoding takes time", () =>
+    Effect.gen(function*() {
+      const list = Schema.Array(Schema.Int).pipe(
+        Schema.decodeTo(
+          Schema.Array(Schema.Int),
+          SchemaTransformation.transformEffect({
+            decode: (list: ReadonlyArray<number>) => Effect.as(Effect.sleep(30), [...list]),
+            encode: (list: ReadonlyArray<number>) => Effect.as(Effect.sleep(20), [...list])
+          })
+        )
+      )
+      const slow = pipe(
+        Tool.make("slow", { parameters: Schema.Struct({ n: Schema.Int }), success: list }),
+        ToolPolicy.read({ keys: () => [] })
+      )
+      const [first, second] = yield* drive(runWith([slow], { slow: () => Effect.succeed([1]) }, [
+        ToolCall.make("a", "slow", { n: 1 }),
+        ToolCall.make("b", "slow", { n: 1 })
+      ])) as Effect.Effect<ReadonlyArray<any>>
+      assert.deepStrictEqual([first.result, second.result, second.encoded], [[1], [1], [1]])
+      assert.notStrictEqual(first.result, second.result)
+      assert.notStrictEqual(first.encoded, second.encoded)
+    }))
+
+  it.effect("a schema that fails without a reason is a defect of that call alone, on the way in and on the way out", () =>
+    Effect.gen(function*() {
+      const nothing = Schema.String.pipe(
+        Schema.decodeTo(
+          Schema.String,
+          SchemaTransformation.transformEffect({
+            decode: (): Effect.Effect<string> => Effect.failCause(Cause.empty),
+            encode: (): Effect.Effect<string> => Effect.failCause(Cause.empty)
+          })
+        )
+      )
+      const take = Tool.make("take", { parameters: Schema.Struct({ text: nothing }), success: Schema.Unknown })
+      const give = Tool.make("give", { parameters: Schema.Struct({}), success: nothing })
+      const outcomes = yield* drive(
+        runWith([take, give], { take: () => Effect.succeed(1), give: () => Effect.succeed("x") }, [
+          ToolCall.make("a", "take", { text: "x" }),
+          ToolCall.make("b", "give")
+        ])
+      )
+      assert.deepStrictEqual(words(outcomes), ["error/defect", "error/unencodable_result"])
+      assert.deepStrictEqual(outcomes.map(({ message }) => message), [
+        "decoding the arguments failed: nothing was thrown (no value)",
+        "the call took effect, but its result cannot be given: encoding it broke: nothing was thrown (no value); do not call it again for the result"
+      ])
+    }))
+
   it.effect("a schema that breaks while it decodes is a defect of that call alone", () =>
     Effect.gen(function*() {
       const broken = pipe(
@@ -523,6 +589,29 @@ describe("R7: names", () => {
       assert.deepStrictEqual(words(outcomes), ["ok", "error/unknown_tool"])
       assert.deepStrictEqual([outcomes[0]!.name, outcomes[0]!.repairedFrom], ["read", " READ\n"])
       assert.strictEqual(book.count("a"), 1)
+    }))
+
+  it.effect("a repaired call says so whatever it comes to, and another one does not", () =>
+    Effect.gen(function*() {
+      const { layer } = lab({ script: { b: { end: "fail" } } })
+      const outcomes = yield* drive(
+        run([
+          ToolCall.make("a", "READ", {}),
+          call("READ" as any, "b"),
+          call("READ" as any, "c"),
+          call("PAY" as any, "d"),
+          call("read", "e"),
+          call("nobody" as any, "f")
+        ], { nameRepair: true }).pipe(Effect.provide(layer))
+      )
+      assert.deepStrictEqual(outcomes.map((one) => [one.name, one.repairedFrom, "repairedFrom" in one]), [
+        ["read", "READ", true],
+        ["read", "READ", true],
+        ["read", "READ", true],
+        ["pay", "PAY", true],
+        ["read", undefined, false],
+        ["nobody", undefined, false]
+      ])
     }))
 
   it.effect("which fit two tools are not repaired", () =>
@@ -625,7 +714,118 @@ describe("R2: ids", () => {
     }))
 })
 
+describe("R2: what cannot be taken in is compared as it came", () => {
+  const cases: ReadonlyArray<readonly [a: unknown, b: unknown, same: boolean]> = [
+    ["{", "{", true],
+    ["{", "{{", false],
+    ["", null, false],
+    [null, undefined, true],
+    [null, "{}", false],
+    [undefined, [1], false]
+  ]
+  for (const [a, b, same] of cases) {
+    it.effect(`${JSON.stringify(a)} and ${JSON.stringify(b)} are ${same ? "the same" : "different"}`, () =>
+      Effect.gen(function*() {
+        const outcomes = yield* drive(
+          runWith([echo], handlers, [ToolCall.make("x", "nobody", a), ToolCall.make("x", "nobody", b)])
+        )
+        const code = same ? "error/unknown_tool" : "error/ambiguous_id"
+        assert.deepStrictEqual(words(outcomes), [code, code])
+        assert.strictEqual(outcomes[1]!.duplicateOf?.position, same ? 0 : undefined)
+      }))
+  }
+
+  it.effect("arguments are compared whole, however deep they are", () =>
+    Effect.gen(function*() {
+      const nested = (value: unknown) => {
+        for (let i = 0; i < 300; i++) value = { a: value }
+        return value
+      }
+      const limits = { maxDepth: 400 }
+      const calls = (
+        a: unknown,
+        b: unknown
+      ) => [ToolCall.make("x", "echo", nested(a)), ToolCall.make("x", "echo", nested(b))]
+      const other = yield* drive(runWith([echo], handlers, calls(1, 2), { limits }))
+      assert.deepStrictEqual(words(other), ["error/ambiguous_id", "error/ambiguous_id"])
+      const same = yield* drive(runWith([echo], handlers, calls(1, 1), { limits }))
+      assert.deepStrictEqual([words(same), same[1]!.duplicateOf?.position], [["ok", "ok"], 0])
+    }))
+})
+
+describe("R23: idempotency keys", () => {
+  const charge = (of: (params: any, place: ToolPolicy.Place) => string) =>
+    pipe(
+      Tool.make("charge", { parameters: Schema.Struct({ n: Schema.Int }), success: Schema.Unknown }),
+      ToolPolicy.write({ keys: ({ n }) => [`${n}`] }),
+      ToolPolicy.forward(of)
+    )
+  const keyOf = Effect.map(TurnContext.CurrentCall, (current) => current?.idempotencyKey)
+
+  it.effect("are made of the arguments, and of the call's place where the tool asks for it", () =>
+    Effect.gen(function*() {
+      const tool = charge(({ n }, { id, position, turn }) => [turn, position, id, n].join())
+      const outcomes = yield* drive(runWith([tool], { charge: () => keyOf }, [
+        ToolCall.make("a", "charge", { n: 1 }),
+        ToolCall.make("b", "charge", { n: 2 })
+      ], { turn: "t7" }))
+      assert.deepStrictEqual(outcomes.map((one) => (one as any).result), ["t7,0,a,1", "t7,1,b,2"])
+    }))
+
+  it.effect("R3: made of the place, a key is another one in the next turn: trying again may double the effect", () =>
+    Effect.gen(function*() {
+      const keys: Record<string, (params: any, place: ToolPolicy.Place) => string> = {
+        arguments: ({ n }) => `${n}`,
+        turn: (_, { turn }) => turn,
+        position: (_, { position }) => `${position}`,
+        id: (_, { id }) => id
+      }
+      for (const [name, of] of Object.entries(keys)) {
+        const [outcome] = yield* drive(
+          runWith([charge(of)], { charge: () => Effect.interrupt }, [ToolCall.make("a", "charge", { n: 1 })])
+        )
+        assert.deepStrictEqual([outcome!.effect, outcome!.retryable], ["unknown", name === "arguments"], name)
+      }
+    }))
+})
+
 describe("R9: identical calls", () => {
+  it.effect("calls whose arguments cannot be told apart are each run, in a unit of their own too", () =>
+    Effect.gen(function*() {
+      for (
+        const encode of [
+          () => Effect.fail(new SchemaIssue.InvalidValue()),
+          () => {
+            throw new Error("the encoder broke")
+          }
+        ]
+      ) {
+        const text = Schema.String.pipe(
+          Schema.decodeTo(
+            Schema.Any,
+            SchemaTransformation.transformEffect({
+              decode: (text: string) => Effect.succeed(new Map([[text, 1]])),
+              encode
+            })
+          )
+        )
+        const made = pipe(
+          Tool.make("odd", { parameters: Schema.Struct({ text }), success: Schema.Unknown }),
+          ToolPolicy.read({ keys: () => [] })
+        )
+        for (const unit of [undefined, () => "u"]) {
+          const outcomes = yield* drive(runWith([made], { odd: ({ text }) => Effect.succeed([...text.keys()]) }, [
+            ToolCall.make("a", "odd", { text: "x" }),
+            ToolCall.make("b", "odd", { text: "y" })
+          ], { unit }))
+          assert.deepStrictEqual(outcomes.map((one) => [(one as any).result, one.duplicateOf]), [
+            [["x"], undefined],
+            [["y"], undefined]
+          ])
+        }
+      }
+    }))
+
   it.effect("run once and answer each id, with the order of members set aside and that of lists kept", () =>
     Effect.gen(function*() {
       seen.length = 0
@@ -734,6 +934,30 @@ describe("R8: placeholders", () => {
       assert.strictEqual(book.runs.length, 1)
     }))
 
+  it.effect("R10: are not held for approval", () =>
+    Effect.gen(function*() {
+      const { layer } = lab()
+      const outcomes = yield* drive(run([ToolCall.make("a", "pay", { tag: "<pending>" })]).pipe(Effect.provide(layer)))
+      assert.deepStrictEqual(words(outcomes), ["deferred/placeholder"])
+    }))
+
+  it.effect("a null where the tool takes none is invalid where they are not looked for", () =>
+    Effect.gen(function*() {
+      for (
+        const [placeholders, word] of [["detect", "deferred/placeholder"], ["off", "error/invalid_arguments"]] as const
+      ) {
+        const made = pipe(
+          Tool.make("say", { parameters: Schema.Struct({ text: Schema.String }), success: Schema.Unknown }),
+          ToolPolicy.read({ keys: () => [] }),
+          ToolPolicy.placeholders(placeholders)
+        )
+        const outcomes = yield* drive(
+          runWith([made], { say: () => Effect.succeed(1) }, [ToolCall.make("a", "say", { text: null })])
+        )
+        assert.deepStrictEqual(words(outcomes), [word])
+      }
+    }))
+
   it.effect("are not looked for where the tool says so", () =>
     Effect.gen(function*() {
       const make = (placeholders: ToolPolicy.Placeholders) =>
@@ -800,16 +1024,27 @@ describe("policies that break", () => {
   const boom = (): never => {
     throw new Error("the policy broke")
   }
-  const broken: Record<string, Tool.Any> = {
-    "keys that throw": tool(ToolPolicy.keys(boom)),
-    "keys that are no list": tool(ToolPolicy.keys(() => "abc" as any)),
-    "keys that are no texts": tool(ToolPolicy.keys(() => [1] as any)),
-    "keys that are a promise": tool(ToolPolicy.keys(() => Promise.resolve([]) as any)),
-    "an idempotency key that throws": tool(ToolPolicy.forward(boom)),
-    "an idempotency key that is empty": tool(ToolPolicy.forward(() => "")),
-    "an idempotency key that is no text": tool(ToolPolicy.forward(() => 7 as any))
+  const keys = 'the keys of the tool "t" could not be computed: '
+  const key = 'the idempotency key of the tool "t" '
+  const broken: Record<string, readonly [Tool.Any, string]> = {
+    "keys that throw": [tool(ToolPolicy.keys(boom)), `${keys}the policy broke`],
+    "keys that are no list": [
+      tool(ToolPolicy.keys(() => "abc" as any)),
+      `${keys}expected a list of texts, and got "abc"`
+    ],
+    "keys that are no texts": [
+      tool(ToolPolicy.keys(() => ["a", 1] as any)),
+      `${keys}expected a list of texts, and one is 1`
+    ],
+    "keys that are a promise": [
+      tool(ToolPolicy.keys(() => Promise.resolve([]) as any)),
+      `${keys}expected a list of texts, and got {}`
+    ],
+    "an idempotency key that throws": [tool(ToolPolicy.forward(boom)), `${key}could not be computed: the policy broke`],
+    "an idempotency key that is empty": [tool(ToolPolicy.forward(() => "")), `${key}must be a text, and is ""`],
+    "an idempotency key that is no text": [tool(ToolPolicy.forward(() => 7 as any)), `${key}must be a text, and is 7`]
   }
-  for (const [name, made] of Object.entries(broken)) {
+  for (const [name, [made, message]] of Object.entries(broken)) {
     it.effect(`${name}: a defect that is not run, and nothing else is touched`, () =>
       Effect.gen(function*() {
         let ran = false
@@ -819,9 +1054,29 @@ describe("policies that break", () => {
         ]))
         assert.deepStrictEqual(words(outcomes), ["error/defect", "ok"])
         assert.deepStrictEqual([outcomes[0]!.started, outcomes[0]!.effect], [false, "none"])
+        assert.strictEqual(outcomes[0]!.message, message)
         assert.isFalse(ran)
       }))
+    it.effect(`${name}: R10: nobody is asked for approval of it`, () =>
+      Effect.gen(function*() {
+        const held = Object.assign(Object.create(made), { needsApproval: true })
+        const plan = Turn.plan(Toolkit.make(held), [ToolCall.make("a", "t")]) as Effect.Effect<TurnPlan.TurnPlan>
+        const { calls } = yield* plan
+        assert.deepStrictEqual(calls.map(({ code, verdict }) => [verdict, code]), [["refused", "defect"]])
+      }))
   }
+
+  it.effect("a raw JSON Schema that cannot be checked: a defect of its calls, with the reason", () =>
+    Effect.gen(function*() {
+      const bad = Tool.dynamic("bad", { parameters: { $ref: "#/nowhere" } as any, success: Schema.Unknown })
+      const outcomes = yield* drive(runWith([bad as any, echo], { ...handlers, bad: () => Effect.succeed(1) }, [
+        ToolCall.make("a", "bad", {}),
+        ToolCall.make("b", "echo", {})
+      ]))
+      assert.deepStrictEqual(words(outcomes), ["error/defect", "ok"])
+      assert.match(outcomes[0]!.message, /^the parameters of the tool "bad" cannot be checked: ./)
+      assert.isFalse(outcomes[0]!.started)
+    }))
 
   it.effect("a classifier of failures that throws gives the careful answer", () =>
     Effect.gen(function*() {

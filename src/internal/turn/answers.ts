@@ -230,13 +230,15 @@ export const succeeded = (
   if (Exit.isFailure(encoded)) {
     const reason = encoded.cause.reasons[0]
     const problem = reason?._tag === "Fail"
-      ? `not of the form that the tool's success schema asks for (${complaint(reason.error).message})`
-      : describe(reason?._tag === "Die" ? reason.defect : undefined)
+      ? `it is not of the form that the tool's success schema asks for (${complaint(reason.error).message})`
+      : `encoding it broke: ${describe(reason?._tag === "Die" ? reason.defect : undefined)}`
     return unencodableResult(asked, problem, effect)
   }
   if (encoded.value === undefined && tool.succeedsWithNothing) return ok(asked, value, null, effect)
   const problem = unencodable(encoded.value)
-  return problem === undefined ? ok(asked, value, encoded.value, effect) : unencodableResult(asked, problem, effect)
+  return problem === undefined
+    ? ok(asked, value, encoded.value, effect)
+    : unencodableResult(asked, `it is ${problem}`, effect)
 }
 
 const unencodableResult = (asked: Asked, problem: string, effect: Outcome.Effect): Any =>
@@ -248,8 +250,8 @@ const unencodableResult = (asked: Asked, problem: string, effect: Outcome.Effect
     effect,
     false,
     effect === "applied"
-      ? `the call took effect, but its result cannot be given: it is ${problem}; do not call it again for the result`
-      : `the result cannot be given: it is ${problem}`
+      ? `the call took effect, but its result cannot be given: ${problem}; do not call it again for the result`
+      : `the result cannot be given: ${problem}`
   )
 
 const ask = (classify: ((failure: any) => boolean) | undefined, failure: unknown): boolean => {
