@@ -71,14 +71,14 @@ const operators: Record<string, ReadonlyArray<string>> = {
   "??=": ["="]
 }
 
-/** Methods of arrays, strings and `Math`, and what takes their place. */
+/**
+ * Methods of arrays, strings and `Math`, and what takes their place. At which end of a list something is put is left alone: most
+ * lists here are sets and piles of work.
+ */
 const methods = new Map(Object.entries({
   some: "every",
   every: "some",
-  push: "unshift",
-  unshift: "push",
   shift: "pop",
-  pop: "shift",
   startsWith: "endsWith",
   endsWith: "startsWith",
   min: "max",

@@ -354,7 +354,7 @@ describe("a turn, whatever its calls", () => {
           at: pick(0, 0, 1, 3),
           stops: Arbitrary.array(Arbitrary.all({ position: int(0, 6), at: int(0, 12) }), { maxLength: 4 })
         }),
-        { minLength: 1, maxLength: 2 }
+        { minLength: 1, maxLength: 3 }
       )
     },
     ({ turns }) =>

@@ -131,7 +131,6 @@ export class Run extends Siblings.Member<AnyOutcome> implements Backend.Entry, A
   /** Back from the line to waiting for keys: work inside a started call goes first. */
   withdraw(): void {
     if (this.phase === "waiting" && this.list !== undefined) this.list.pool.leave(this.list, this)
-    this.state = "idle"
   }
 
   granted(permit: Backend.Permit): void {
@@ -165,7 +164,6 @@ export class Run extends Siblings.Member<AnyOutcome> implements Backend.Entry, A
 
   /** A clock of its own has run out. */
   expire(clock: "timeout" | "idleTimeout", millis: number): void {
-    if (!this.atWork || this.stopReason !== undefined || this.expired !== undefined || this.concluding) return
     this.expired = { clock, millis }
     if (!this.policy.interruptible) {
       this.turn.event((base): TurnEvent.CallOverdue => ({ ...base(this), _tag: "CallOverdue", clock }))
