@@ -413,6 +413,21 @@ describe("R34: Turn.toPrompt", () => {
       assert.strictEqual(ids[1], "call_0")
     }))
 
+  it.effect("a new id is none of those that are there already", () =>
+    Effect.gen(function*() {
+      const { layer } = lab()
+      const calls = ["", "call_0", "call_0_1"].map((id, i) => call("read", `${i}`, [], { id }))
+      const prompt = Turn.toPrompt(calls, yield* drive(run(calls).pipe(Effect.provide(layer))))
+      const [assistant, answers] = prompt.content as ReadonlyArray<any>
+      for (const { content } of [assistant, answers]) {
+        assert.deepStrictEqual(content.map((part: any) => [part.id, part.providerExecuted]), [
+          ["call_0_2", false],
+          ["call_0", false],
+          ["call_0_1", false]
+        ])
+      }
+    }))
+
   it("nothing to say is nothing said; outcomes that are missing are refused", () => {
     assert.deepStrictEqual(Turn.toPrompt([], []).content, [])
     assert.throws(() => Turn.toPrompt([call("read", "a")], []), /one outcome for each/)

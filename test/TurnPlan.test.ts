@@ -80,6 +80,17 @@ describe("TurnPlan", () => {
       ["one path in two spellings", write("file:/a//b/./c"), read("file:/a/x/../b/c"), true],
       ["above the root is the root", write("file:/../../a"), read("file:/a"), true],
       ["a path that ends in a slash", write("file:/a/"), read("file:/a"), true],
+      ["above the root, and beside", write("file:/../a"), read("file:/b"), false],
+      ["above the root, once", write("file:/../a"), read("file:/a"), true],
+      ["two systems with a common beginning", write("ab:/x"), write("ac:/x"), false],
+      ["a path without a beginning, and below it", write("x:a"), read("x:a/b"), true],
+      ["a path with a beginning and one without", write("x:/a/b"), read("x:a/b"), false],
+      ["this place", write("x:."), read("x:a"), true],
+      ["what is above", write("x:.."), read("x:a"), true],
+      ["out of its own beginning", write("x:a/../../b"), read("x:c"), true],
+      ["out of its own beginning, with a slash behind", write("x:a/../../b/"), read("x:c"), true],
+      ["out of everything", write("a/../../b"), read("c"), true],
+      ["back to its own beginning", write("x:a/../b"), read("x:c"), false],
       ["a dot in a plain key", write("a.b"), write("a"), false],
       ["a tool without policy and a keyed write", bare, write("a"), true],
       ["a tool without policy and a keyed read", bare, read("a"), true],
@@ -445,7 +456,54 @@ describe("TurnPlan", () => {
     runs(50)
   )
 
+  it("n that wait for the same m do so through hubs, and each is told with its own key", () => {
+    const plan = planOf([
+      write("f:/a/x"),
+      write("f:/a/y"),
+      read("f:/a"),
+      read("f:/a/"),
+      write("f:/a/z"),
+      read("f:/a/.")
+    ])
+    assert.deepStrictEqual(plan.edges, [
+      { from: 0, to: "h0", key: "f:/a" },
+      { from: 1, to: "h0", key: "f:/a" },
+      { from: "h0", to: 2, key: "f:/a" },
+      { from: "h0", to: 3, key: "f:/a/" },
+      { from: 2, to: "h1", key: "f:/a/z" },
+      { from: 3, to: "h1", key: "f:/a/z" },
+      { from: "h1", to: 4, key: "f:/a/z" },
+      { from: "h0", to: "h2", key: "f:/a/." },
+      { from: 4, to: "h2", key: "f:/a/." },
+      { from: "h2", to: 5, key: "f:/a/." }
+    ])
+    assert.deepStrictEqual(TurnPlan.dependencies(plan, 3), [{ on: 0, key: "f:/a/" }, { on: 1, key: "f:/a/" }])
+    assert.deepStrictEqual(TurnPlan.dependencies(plan, 5), [0, 1, 4].map((on) => ({ on, key: "f:/a/." })))
+    assert.strictEqual(plan.edges, plan.edges)
+  })
+
   describe("print", () => {
+    it("names the last three of the others, and says what is a copy or was run elsewhere", () => {
+      const reads = (n: number) => Array.from({ length: n }, (_, i) => read(`f:/${i}`))
+      const last = (n: number) => TurnPlan.print(planOf([...reads(n), write("f:/")])).split("\n").at(-1)
+      assert.strictEqual(last(4), "└─ #4 tool (c4)  writes f:/  [after #3 by f:/, and #0, #1, #2]")
+      assert.strictEqual(last(6), "└─ #6 tool (c6)  writes f:/  [after #5 by f:/, and 2 more, #2, #3, #4]")
+      const plan = planOf([
+        { ...write("a"), digest: "d" },
+        { ...write("a"), digest: "d" },
+        { ...read(), state: { _tag: "provider" } },
+        { ...read("a") },
+        { ...read("a") }
+      ])
+      assert.deepStrictEqual(TurnPlan.print(plan).split("\n"), [
+        "#0 tool (c0)  writes a",
+        "├─ #3 tool (c3)  reads a  [after #0 by a]",
+        "└─ #4 tool (c4)  reads a  [after #0 by a]",
+        "#1 tool (c1)  duplicate of #0: runs once for both",
+        "#2 tool (c2)  run by the provider"
+      ])
+    })
+
     it("draws what waits below what it waits for, with the key", () => {
       const plan = planOf([
         { ...write("hotel:1"), name: "book", backend: "Hotels" },

@@ -414,6 +414,27 @@ describe("a toolkit with its handlers (WithHandler)", () => {
       )
     }))
 
+  it.effect("each toolkit is run through its own, also with the same tools in the same program", () =>
+    Effect.gen(function*() {
+      const { kit, layer } = yield* wrapped({})
+      const other = {
+        ...kit,
+        handle: (() =>
+          Effect.succeed(Stream.succeed({
+            result: "other",
+            encodedResult: "other",
+            isFailure: false,
+            preliminary: false
+          }))) as unknown as typeof kit.handle
+      }
+      const both = Effect.all([Turn.run(kit, [call("read", "a")]), Turn.run(other, [call("read", "a")])])
+      const outcomes = yield* drive(both.pipe(Effect.provide(layer)))
+      assert.deepStrictEqual(outcomes.map(([one]) => [(one as any).result, (one as any).encoded]), [
+        ["a", "a"],
+        ["other", "other"]
+      ])
+    }))
+
   it.effect("R20: its writes are not cut, its reads are, and a stop waits", () =>
     Effect.gen(function*() {
       const { book, kit, layer } = yield* wrapped({ w: { ms: 100 }, r: { ms: 100 } })
@@ -469,6 +490,14 @@ describe("misuse that types would stop", () => {
         ) as Effect.Effect<TurnError.TurnError>
       )
       assert.deepInclude(noBackend.reason, { _tag: "MissingService", tool: "fetch" })
+      // What is not run needs no handler.
+      const notRun = yield* drive(
+        Turn.run(kit, [{ ...call("write", "b"), providerExecuted: true }, call("read", "a")]).pipe(
+          Effect.provide(Layer.mergeAll(partial, Turn.layer()) as Layer.Layer<any>)
+        ) as Effect.Effect<ReadonlyArray<Outcome.Outcome<any>>>
+      )
+      assert.deepStrictEqual(words(notRun), ["provider_executed", "ok"])
+      book.runs.length = 0
       assert.include(noBackend.message, "backend")
       assert.deepStrictEqual(book.runs, [])
     }))
@@ -476,6 +505,8 @@ describe("misuse that types would stop", () => {
   it.effect("calls without ids or names, options that cannot be: a typed error, and nothing runs", () =>
     Effect.gen(function*() {
       const bad: ReadonlyArray<readonly [any, any, string]> = [
+        ["abc", undefined, "InvalidInput"],
+        [null, undefined, "InvalidInput"],
         [[null], undefined, "InvalidInput"],
         [[{ id: "a" }], undefined, "InvalidInput"],
         [[{ name: "read" }], undefined, "InvalidInput"],

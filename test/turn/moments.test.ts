@@ -120,6 +120,31 @@ describe("clocks", () => {
     }))
 })
 
+describe("R33: what is no waiting for keys or permits", () => {
+  const waitedOf = (events: ReadonlyArray<TurnEvent.TurnEvent>) =>
+    events.flatMap((event) => event._tag === "CallStarted" ? [[event.waited.keys, event.waited.permit]] : [])
+
+  it.effect("an approval that had to be found out, and a start that had to be written down", () =>
+    Effect.gen(function*() {
+      const asked = lab()
+      yield* drive(
+        run([call("ask", "a", ["k"], { n: 20 })], { onEvent: asked.book.note }).pipe(Effect.provide(asked.layer))
+      )
+      assert.deepStrictEqual(waitedOf(asked.book.events), [[0, 0]])
+      const kept = lab({ api: { concurrency: 1 } })
+      const journal = Layer.succeed(TurnJournal.TurnJournal, {
+        reserve: () => Effect.sleep(30),
+        settle: () => Effect.void,
+        free: () => Effect.void,
+        entries: () => Effect.succeed([])
+      })
+      yield* drive(
+        run([call("fetch", "a", ["k"])], { onEvent: kept.book.note }).pipe(Effect.provide([kept.layer, journal]))
+      )
+      assert.deepStrictEqual(waitedOf(kept.book.events), [[0, 0]])
+    }))
+})
+
 describe("the intake takes time", () => {
   it.effect("R15, R17: a stop ends it at once, and every call is answered", () =>
     Effect.gen(function*() {
@@ -128,6 +153,12 @@ describe("the intake takes time", () => {
         const [outcomes, took] = yield* drive(timed(runWith([slowTool(Infinity)], done, calls, options)))
         const by = "deadline" in options ? "cancelled/by_deadline" : "cancelled/by_caller"
         assert.deepStrictEqual([words(outcomes), took], [[by, "provider_executed"], 50])
+        const tags: Array<string> = []
+        const onEvent = ({ _tag }: TurnEvent.TurnEvent) => {
+          tags.push(_tag)
+        }
+        yield* drive(runWith([slowTool(Infinity)], done, calls, { ...options, onEvent }))
+        assert.deepStrictEqual(tags, ["TurnStopped", "CallEnded", "CallEnded", "TurnEnded"])
       }
     }))
 
@@ -246,6 +277,20 @@ describe("stopping one call", () => {
         const [outcomes, took] = yield* ended(end)
         assert.deepStrictEqual([words(outcomes), took], [["cancelled/by_caller", "ok"], 50])
         assert.strictEqual(book.of("b").end, "ok")
+      }).pipe(Effect.scoped, Effect.provide(layer))
+    }))
+
+  it.effect("R20: the grace of one that goes on regardless begins with its stop", () =>
+    Effect.gen(function*() {
+      const { layer } = lab({ script: { a: { ms: 8_000, deaf: true } } })
+      yield* Effect.gen(function*() {
+        const handle = yield* Turn.start(toolkit, [call("read", "a")])
+        const end = yield* fork(timed(handle.await))
+        yield* TestClock.adjust(10)
+        assert.isTrue(yield* handle.cancelCall(0))
+        yield* TestClock.adjust(20_000)
+        const [outcomes, took] = yield* ended(end)
+        assert.deepStrictEqual([words(outcomes), took], [["cancelled/by_caller"], 5_010])
       }).pipe(Effect.scoped, Effect.provide(layer))
     }))
 

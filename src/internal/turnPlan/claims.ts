@@ -146,7 +146,7 @@ const segments = (key: string): ReadonlyArray<string> => {
     if (part === "" || part === ".") continue
     if (part !== "..") out.push(part)
     else if (out.length > least) out.pop()
-    else if (!path.startsWith("/")) return out.slice(0, least)
+    else if (!path.startsWith("/")) return out
   }
   return out
 }
