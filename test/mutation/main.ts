@@ -1,11 +1,13 @@
 /**
  * Plants faults in the sources and looks whether the tests notice.
  *
- *     npm run mutation                              everything; writes test/mutation/REPORT.md
+ *     npm run mutation                              everything
  *     npm run mutation -- src/Backend.ts pool       only files whose path holds one of these
  *     npm run mutation -- --sample 60 --seed ci     so many mutants, always the same ones for a seed
- *     npm run mutation -- --again                   only what survived the last time
+ *     npm run mutation -- --again                   only what is not known to be killed
  *     npm run mutation -- --workers 2               so many processes at once (default: 1)
+ *
+ * The results are kept in `coverage/mutation.json`; when every mutant has one, `REPORT.md` is written.
  *
  * A mutant that survives is either killed, by a test that was missing, or explained, in `explained.json`. The run fails when one is
  * neither, when an explanation fits nothing that survives, when nothing was planted, and when the tests fail without a fault.
@@ -53,8 +55,8 @@ const chosen = (): ReadonlyArray<number> => {
   if (positionals.length > 0) ids = ids.filter((id) => positionals.some((part) => all.get(id)!.file.includes(part)))
   if (values.again) {
     const last: ReadonlyArray<Result> = JSON.parse(fs.readFileSync(resultFile, "utf8"))
-    const left = new Set(last.filter(({ verdict }) => verdict === "survived").map(({ mutant }) => keyOf(mutant)))
-    ids = ids.filter((id) => left.has(keyOf(all.get(id)!)))
+    const killed = new Set(last.filter(({ verdict }) => verdict !== "survived").map(({ mutant }) => keyOf(mutant)))
+    ids = ids.filter((id) => !killed.has(keyOf(all.get(id)!)))
   }
   if (values.sample === undefined) return ids
   // By what a mutant is, not by where it stands: a change elsewhere leaves the sample as it is.
@@ -97,7 +99,8 @@ const vitest = async (
     [path.join(root, "node_modules/vitest/vitest.mjs"), "run", "--config", path.join(here, "vitest.config.ts")],
     {
       cwd: root,
-      env: { ...process.env, [variable]: `${name}.json` },
+      // Properties take a quarter of their inputs: what only the rest would notice counts as not noticed.
+      env: { EFFECT_TURN_RUNS: "0.25", ...process.env, [variable]: `${name}.json` },
       stdio: ["ignore", plan.mode === "record" ? "inherit" : "ignore", plan.mode === "record" ? "inherit" : "ignore"]
     }
   )
@@ -270,17 +273,17 @@ const results = ids.map((id): Result => {
     explained: explanations.get(keyOf(mutant))
   }
 })
-const whole = positionals.length === 0 && values.sample === undefined && !values.again
+// A sample says nothing of the rest; any other run is added to what is known.
 if (values.sample === undefined) {
   fs.mkdirSync(path.dirname(resultFile), { recursive: true })
-  const now = new Map(results.map((result) => [keyOf(result.mutant), result]))
-  const kept: ReadonlyArray<Result> = whole || !fs.existsSync(resultFile)
-    ? []
-    : JSON.parse(fs.readFileSync(resultFile, "utf8"))
-  const known = new Set([...all.values()].map(keyOf))
-  const merged = [...kept.filter(({ mutant }) => known.has(keyOf(mutant)) && !now.has(keyOf(mutant))), ...results]
+  const known: ReadonlyArray<Result> = fs.existsSync(resultFile) ? JSON.parse(fs.readFileSync(resultFile, "utf8")) : []
+  const byKey = new Map([...known, ...results].map((result) => [keyOf(result.mutant), result]))
+  const merged = [...all.values()].flatMap((mutant) => {
+    const result = byKey.get(keyOf(mutant))
+    return result === undefined ? [] : [{ ...result, mutant, explained: explanations.get(keyOf(mutant)) }]
+  })
   fs.writeFileSync(resultFile, JSON.stringify(merged, undefined, 1))
-  if (whole) fs.writeFileSync(path.join(here, "REPORT.md"), render(results))
+  if (merged.length === all.size) fs.writeFileSync(path.join(here, "REPORT.md"), render(merged))
 }
 
 const problems: Array<string> = []

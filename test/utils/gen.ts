@@ -25,8 +25,13 @@ const key = pick(
   "f:/a/"
 )
 
+/** How much of its inputs a property takes: all of them, unless `EFFECT_TURN_RUNS` says a part. */
+const part = Number(process.env["EFFECT_TURN_RUNS"] ?? 1)
+
 /** Options of a property: the same inputs each time, or those of `EFFECT_TURN_SEED`. */
-export const runs = (runs: number) => ({ arbitrary: { runs, seed: process.env["EFFECT_TURN_SEED"] ?? "turn" } })
+export const runs = (runs: number) => ({
+  arbitrary: { runs: Math.ceil(runs * part), seed: process.env["EFFECT_TURN_SEED"] ?? "turn" }
+})
 
 export const keys = Arbitrary.array(key, { maxLength: 3 })
 
