@@ -414,6 +414,22 @@ describe("a toolkit with its handlers (WithHandler)", () => {
       )
     }))
 
+  it.effect("R29: whose success its schema refuses has taken effect, and has no result", () =>
+    Effect.gen(function*() {
+      const strict = pipe(
+        Tool.make("strict", { parameters: Schema.Struct({}), success: Schema.Struct({ n: Schema.Int }) }),
+        ToolPolicy.write({ keys: () => [] })
+      )
+      const made = Toolkit.make(strict)
+      const kit = yield* made.pipe(Effect.provide(made.toLayer({ strict: () => Effect.succeed({ n: "x" } as any) })))
+      const [outcome] = yield* drive(Turn.run(kit, [ToolCall.make("a", "strict")]).pipe(Effect.provide(Turn.layer())))
+      assert.deepStrictEqual([words([outcome!]), outcome!.effect, outcome!.retryable], [
+        ["error/unencodable_result"],
+        "applied",
+        false
+      ])
+    }))
+
   it.effect("each toolkit is run through its own, also with the same tools in the same program", () =>
     Effect.gen(function*() {
       const { kit, layer } = yield* wrapped({})

@@ -566,6 +566,29 @@ describe("R6: decoding", () => {
   })
 })
 
+describe("a raw JSON Schema", () => {
+  it.effect("of an older draft is read as what it says it is", () =>
+    Effect.gen(function*() {
+      const raw = pipe(
+        Tool.dynamic("raw", {
+          parameters: {
+            $schema: "http://json-schema.org/draft-07/schema#",
+            type: "object",
+            properties: { pair: { type: "array", items: [{ type: "string" }, { type: "number" }], minItems: 2 } },
+            required: ["pair"]
+          } as any,
+          success: Schema.Unknown
+        }) as unknown as Tool.Any,
+        ToolPolicy.read({ keys: () => [] })
+      )
+      const outcomes = yield* drive(runWith([raw], { raw: ({ pair }: any) => Effect.succeed(pair) }, [
+        ToolCall.make("a", "raw", { pair: ["x", 1] }),
+        ToolCall.make("b", "raw", { pair: [1, "x"] })
+      ]))
+      assert.deepStrictEqual(words(outcomes), ["ok", "error/invalid_arguments"])
+    }))
+})
+
 describe("R7: names", () => {
   it.effect("a tool that does not exist is named, with the nearest ones", () =>
     Effect.gen(function*() {
@@ -785,6 +808,71 @@ describe("R23: idempotency keys", () => {
           runWith([charge(of)], { charge: () => Effect.interrupt }, [ToolCall.make("a", "charge", { n: 1 })])
         )
         assert.deepStrictEqual([outcome!.effect, outcome!.retryable], ["unknown", name === "arguments"], name)
+      }
+    }))
+})
+
+describe("R9: what makes two calls the same", () => {
+  const long = (sign: string) => ({ [sign.repeat(64)]: 1 })
+  const cases: ReadonlyArray<readonly [a: object, b: object, same: boolean]> = [
+    [{ a: 1, b: { c: 2, d: 3 } }, { b: { d: 3, c: 2 }, a: 1 }, true],
+    [{ a: [true, null, "x"] }, { a: [true, null, "x"] }, true],
+    [long("x"), long("x"), true],
+    [{ a: 1 }, { b: 1 }, false],
+    [long("x"), long("y"), false],
+    [{ a: true }, { a: false }, false],
+    [{ a: null }, { a: "null" }, false],
+    [{ a: null }, {}, false],
+    [{ a: [1, 2] }, { a: [2, 1] }, false],
+    [{ a: [1, 2] }, { a: [12] }, false],
+    [{ a: [[1], 2] }, { a: [[1, 2]] }, false],
+    [{ a: { b: 1 }, c: 2 }, { a: { b: 1, c: 2 } }, false],
+    [{ a: "x", b: "y" }, { a: 'x","b":"y' }, false],
+    [{ 'a":1,"b': 1 }, { a: 1, b: 1 }, false]
+  ]
+  for (const [a, b, same] of cases) {
+    it.effect(`${JSON.stringify(a)} and ${JSON.stringify(b)} are ${same ? "the same" : "different"}`, () =>
+      Effect.gen(function*() {
+        const [, second] = yield* drive(
+          runWith([echo], handlers, [ToolCall.make("a", "echo", a), ToolCall.make("b", "echo", b)])
+        )
+        assert.deepStrictEqual([second!.status, second!.duplicateOf?.position], ["ok", same ? 0 : undefined])
+      }))
+  }
+
+  it.effect("parameters that contain themselves are no text, so their calls are each run", () =>
+    Effect.gen(function*() {
+      const loops = [() => {
+        const loop: Record<string, unknown> = {}
+        loop["self"] = loop
+        return loop
+      }, () => {
+        const loop: Array<unknown> = []
+        loop.push(loop)
+        return loop
+      }]
+      for (const loop of loops) {
+        const text = Schema.String.pipe(
+          Schema.decodeTo(
+            Schema.Any,
+            SchemaTransformation.transformEffect({
+              decode: (_: string) => Effect.succeed<any>(loop()),
+              encode: () => Effect.fail(new SchemaIssue.InvalidValue())
+            })
+          )
+        )
+        const made = pipe(
+          Tool.make("odd", { parameters: Schema.Struct({ text }), success: Schema.Unknown }),
+          ToolPolicy.read({ keys: () => [] })
+        )
+        const outcomes = yield* drive(runWith([made], { odd: () => Effect.succeed(1) }, [
+          ToolCall.make("a", "odd", { text: "x" }),
+          ToolCall.make("b", "odd", { text: "x" })
+        ]))
+        assert.deepStrictEqual(outcomes.map((one) => [one.status, one.duplicateOf]), [["ok", undefined], [
+          "ok",
+          undefined
+        ]])
       }
     }))
 })

@@ -73,7 +73,6 @@ const compile = (tool: Tool.Any): ToolEntry => {
       ...(raw === undefined ? undefined : { onExcessProperty: "error" as const })
     }) as Parser
   )
-  const decodeResult = safe(SchemaParser.decodeUnknownEffect(tool.successSchema) as Parser)
   const success = encodedOf(tool.successSchema.ast)._tag
   const succeedsWithNothing = success === "Void" || success === "Undefined"
   return {
@@ -88,7 +87,7 @@ const compile = (tool: Tool.Any): ToolEntry => {
     },
     encodeParams: raw === undefined ? safe(SchemaParser.encodeUnknownEffect(parameters) as Parser) : Effect.succeed,
     encode: safe(SchemaParser.encodeUnknownEffect(tool.successSchema) as Parser),
-    decodeResult: succeedsWithNothing ? (value) => decodeResult(value ?? undefined) : decodeResult,
+    decodeResult: safe(SchemaParser.decodeUnknownEffect(tool.successSchema) as Parser),
     succeedsWithNothing,
     encodeFailure: safe(SchemaParser.encodeUnknownEffect(tool.failureSchema) as Parser),
     decodeFailure: safe(SchemaParser.decodeUnknownEffect(tool.failureSchema) as Parser),
