@@ -1096,6 +1096,16 @@ describe("R11: a response that was cut short", () => {
         assert.deepStrictEqual(book.runs, [])
       }))
   }
+  it.effect("asks for no handlers either", () =>
+    Effect.gen(function*() {
+      const kit = Toolkit.make(echo)
+      const outcomes = Turn.run(kit, [ToolCall.make("a", "echo", {})], { finishReason: "length" })
+      assert.deepStrictEqual(
+        words(yield* drive(Effect.provide(outcomes as Effect.Effect<any, never, Turn.Runtime>, Turn.layer()))),
+        ["error/incomplete_response"]
+      )
+    }))
+
   for (const finishReason of ["stop", "tool-calls", "pause", "other", "unknown"] as const) {
     it.effect(`${finishReason}: is whole`, () =>
       Effect.gen(function*() {

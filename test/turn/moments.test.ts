@@ -70,6 +70,15 @@ describe("clocks", () => {
       }).pipe(Effect.provide(layer))
     }))
 
+  it.effect("R15: one that is set after others have run out is kept", () =>
+    Effect.gen(function*() {
+      const { layer } = lab({ script: { a: { ms: Infinity }, w: { ms: 15_000 }, c: { ms: Infinity } } })
+      const [outcomes, took] = yield* drive(
+        timed(run([call("read", "a"), call("write", "w", ["k"]), call("put", "c", ["k"])])).pipe(Effect.provide(layer))
+      )
+      assert.deepStrictEqual([words(outcomes), took], [["timeout/handler", "ok", "timeout/handler"], 25_000])
+    }))
+
   it.effect("R15: silence is counted from the last note", () =>
     Effect.gen(function*() {
       const chatty = pipe(
@@ -429,6 +438,12 @@ describe("R33: events come in the order of the calls where they come together", 
         )
       )
       assert.deepStrictEqual(endsOf(same.book.events), [0, 1, 2])
+      const tags = ["a", "b", "c", "d", "e", "f", "g"]
+      const late = lab({ script: Object.fromEntries(tags.map((tag) => [tag, { ms: Infinity }])) })
+      yield* drive(
+        run(tags.map((tag) => call("read", tag)), { onEvent: late.book.note }).pipe(Effect.provide(late.layer))
+      )
+      assert.deepStrictEqual(endsOf(late.book.events), [0, 1, 2, 3, 4, 5, 6])
     }))
 
   it.effect("a note of progress is told as JSON where it can be, and as it is where it cannot", () =>
@@ -471,6 +486,28 @@ describe("R20: what is given up on", () => {
         }).pipe(Effect.provide(layer))
       )
       assert.deepStrictEqual(words(outcomes), ["timeout/handler", "ok", "cancelled/by_sibling"])
+    }))
+
+  it.effect("R36: what is left is told, by default in the log, and nothing where nothing is left", () =>
+    Effect.gen(function*() {
+      const closed = (runtime: Turn.LayerOptions | undefined, ms: number) => {
+        const { layer } = lab({ script: { deaf: { ms, deaf: true } }, ...(runtime === undefined ? {} : { runtime }) })
+        const calls = [call("read", "deaf"), call("look", "deaf", [], { id: "" })]
+        return warnings(drive(run(calls, { turn: "one", deadline: 50, grace: 0 }).pipe(Effect.provide(layer))))
+      }
+      assert.deepStrictEqual(yield* closed(undefined, Infinity), [
+        "shut down with work left: call #0 (read, id deaf) of turn one",
+        "shut down with work left: call #1 (look) of turn one"
+      ])
+      assert.deepStrictEqual(yield* closed(undefined, 3_000), [])
+      const told: Array<number> = []
+      const onUnsettled = (left: ReadonlyArray<Turn.Unsettled>) =>
+        Effect.sync(() => {
+          told.push(left.length)
+        })
+      assert.deepStrictEqual(yield* closed({ onUnsettled }, 3_000), [])
+      assert.deepStrictEqual(yield* closed({ onUnsettled }, Infinity), [])
+      assert.deepStrictEqual(told, [2])
     }))
 
   it.effect("R36: closing the layer waits for it no longer than it takes", () =>

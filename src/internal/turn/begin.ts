@@ -133,7 +133,7 @@ export const intakeOf = (
     {
       toolkit,
       turn,
-      nameRepair: options?.nameRepair ?? false,
+      nameRepair: options?.nameRepair === true,
       finishReason: options?.finishReason,
       unit: options?.unit,
       limits: opts.limits

@@ -95,7 +95,6 @@ export class Timers {
     const timer: Timer = { at, order: this.order++, fire, owner, off: false }
     const heap = this.heap
     let i = heap.length
-    heap.push(timer)
     while (i > 0) {
       const up = (i - 1) >> 1
       if (comesFirst(heap[up]!, timer)) break
