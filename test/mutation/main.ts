@@ -147,6 +147,7 @@ for (const line of recorded.lines) {
   for (const id of line.reached) into(reachedBy, id, line.test)
   for (const id of line.loaded) into(loadedBy, id, line.file)
 }
+if (reachedBy.size === 0 && loadedBy.size === 0) fail("no test comes past any mutant")
 const usual = Object.fromEntries([...tests].map(([name, { millis, steps }]) => [name, { millis, steps }]))
 const costOf = new Map<string, number>()
 for (const { file, millis } of tests.values()) costOf.set(file, (costOf.get(file) ?? 0) + millis)

@@ -34,6 +34,8 @@ export default defineConfig({
   test: {
     include: [...plan.files],
     runner: path.join(import.meta.dirname, "runner.ts"),
+    // What is planted is another thing in each run.
+    fsModuleCache: false,
     // A thread goes when its process is ended; a process of its own could be left behind, turning in circles.
     pool: "threads",
     maxWorkers: plan.workers,
