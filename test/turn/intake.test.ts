@@ -1022,6 +1022,110 @@ describe("R8: placeholders", () => {
       assert.strictEqual(book.runs.length, 1)
     }))
 
+  describe("to the last sign", () => {
+    const say = pipe(
+      Tool.make("say", {
+        parameters: Schema.Struct({
+          text: Schema.String,
+          list: Schema.optionalKey(Schema.Array(Schema.Unknown)),
+          in: Schema.optionalKey(Schema.Struct({ text: Schema.String })),
+          own: Schema.optionalKey(Schema.String)
+        }),
+        success: Schema.Unknown
+      }),
+      ToolPolicy.read({ keys: () => [] }),
+      ToolPolicy.placeholders({ literal: ["own"] })
+    )
+    const x = (n: number) => "x".repeat(n)
+    const waits = (name: string, text: string, of = 'the call "call_1"') =>
+      `the argument "${name}" is ${
+        JSON.stringify(text)
+      }, which seems to wait for the result of ${of} of the same turn: ` +
+      "call again with the value from its result"
+    const marker = (name: string, text: string) =>
+      `the argument "${name}" is the placeholder ${JSON.stringify(text)}: call again with the real value`
+    const isNull = (name: string) =>
+      `the argument "${name}" is null, which the tool does not take: call again with the real value`
+    /** Arguments, with the words of what is found in them; none where they are honest, `invalid` where they are just wrong. */
+    const cases: Record<string, readonly [unknown, string | undefined]> = {
+      "a word in capitals": [{ text: "<Pending>" }, marker("text", "<Pending>")],
+      "white space around": [{ text: " TBD " }, marker("text", "TBD")],
+      "an id of one sign in a text": [{ text: "costs ${a.b} each" }, undefined],
+      "an id that is a number in a text": [{ text: "$12 a day" }, undefined],
+      "a place that is there": [{ text: "API_call_3" }, waits("text", "API_call_3", "call #3")],
+      "a place that is not there": [{ text: "API_call_4" }, marker("text", "API_call_4")],
+      "the whole of a form": [{ text: "it is $call_1$" }, waits("text", "it is $call_1$")],
+      "more than the id in a form": [{ text: "it is $call_1 and so on$" }, undefined],
+      "within what is searched": [{ text: `${x(1992)} \${call_1.a` }, undefined],
+      "up to what is searched": [
+        { text: `${x(1988)} \${call_1.a}` },
+        waits("text", `${x(200)}…`)
+      ],
+      "behind what is searched": [{ text: `${x(1993)} \${call_1.a}` }, undefined],
+      "at two hundred signs": [{ text: `${x(188)} \${call_1.a}` }, waits("text", `${x(188)} \${call_1.a}`)],
+      "in a list, late": [{ text: "a", list: ["b", ["c", "<pending>"]] }, marker("list.1.1", "<pending>")],
+      "in no item of a list": [{ text: "a", list: ["<b>", ["c"], {}] }, undefined],
+      "before the search ends": [
+        { text: "a", list: [...Array.from({ length: 24 }, () => x(2000)), "TBD"] },
+        marker("list.24", "TBD")
+      ],
+      "behind the end of the search": [
+        { text: "a", list: ["$", ...Array.from({ length: 25 }, () => x(2000)), "TBD"] },
+        undefined
+      ],
+      "long texts count as far as they are searched": [
+        { text: "a", list: ["$", ...Array.from({ length: 20 }, () => x(9000)), "TBD"] },
+        marker("list.21", "TBD")
+      ],
+      "a null in an object's place": [{ text: "a", in: null }, isNull("in")],
+      "a null inside": [{ text: "a", in: { text: null } }, isNull("in.text")],
+      "a list in an object's place": [{ text: "a", in: ["", null] }, "invalid"],
+      "a text in an object's place": [{ text: "a", in: "<b>" }, "invalid"],
+      "a null that is literal": [{ text: "a", own: null }, "invalid"],
+      "a null beside what is wrong": [{ text: 1, list: [null] }, "invalid"]
+    }
+    for (const [name, [args, found]] of Object.entries(cases)) {
+      it.effect(name, () =>
+        Effect.gen(function*() {
+          const before = ["call_1", "a", "12"].map((id) => ToolCall.make(id, "say", { text: id }))
+          const outcomes = yield* drive(
+            runWith([say], { say: () => Effect.succeed(1) }, [...before, ToolCall.make("last", "say", args)])
+          )
+          const last = outcomes[3]!
+          if (found === undefined) assert.deepStrictEqual([last.status, last.message], ["ok", ""])
+          else if (found === "invalid") assert.deepStrictEqual(words([last]), ["error/invalid_arguments"])
+          else assert.deepStrictEqual([words([last]), last.message], [["deferred/placeholder"], found])
+        }))
+    }
+  })
+
+  it.effect("an empty text is one wherever a text is required, and nowhere else", () =>
+    Effect.gen(function*() {
+      const deep = pipe(
+        Tool.make("deep", {
+          parameters: Schema.Struct({
+            a: Schema.Struct({ b: Schema.Struct({ c: Schema.String, d: Schema.optionalKey(Schema.String) }) }),
+            e: Schema.NullOr(Schema.String)
+          }),
+          success: Schema.Unknown
+        }),
+        ToolPolicy.read({ keys: () => [] })
+      )
+      const message = (args: unknown) =>
+        Effect.map(
+          drive(runWith([deep], { deep: () => Effect.succeed(1) }, [ToolCall.make("x", "deep", args)])),
+          ([outcome]) => outcome!.status === "ok" ? "" : outcome!.message
+        )
+      assert.strictEqual(
+        yield* message({ a: { b: { c: "" } }, e: "x" }),
+        'the required argument "a.b.c" is an empty text: call again with the real value'
+      )
+      assert.strictEqual(yield* message({ a: { b: { c: "x", d: "" } }, e: "" }), "")
+      assert.match(yield* message({ a: null, e: "" }), /"a" is null/)
+      assert.match(yield* message({ a: [{ c: "" }], e: "" }), /^tool "deep": /)
+      assert.match(yield* message({ a: "", e: "" }), /^tool "deep": /)
+    }))
+
   it.effect("R10: are not held for approval", () =>
     Effect.gen(function*() {
       const { layer } = lab()
