@@ -411,6 +411,29 @@ describe("fairness", () => {
       assert.deepStrictEqual(tags.map((tag) => book.of(tag).at), [0, 10, 20, 30])
     }))
 
+  it.effect("R14: a borrowed permit passes over what its own turn's limit keeps back", () =>
+    Effect.gen(function*() {
+      const { book, layer } = lab({ api: { concurrency: 1 }, script: { x: { ms: 50 } } })
+      book.script.set("outer", {
+        run: Effect.map(
+          all([
+            run([call("read", "x"), call("fetch", "a"), call("fetch", "b")], { execution: 1 }),
+            run([call("fetch", "c"), call("fetch", "d"), call("fetch", "e")], { execution: 1 }),
+            run([call("fetch", "f"), call("fetch", "g")], { execution: 2 })
+          ]),
+          () => "done"
+        ).pipe(Effect.orDie)
+      })
+      const outcomes = yield* drive(run([call("fetch", "outer")]).pipe(Effect.provide(layer)))
+      assert.deepStrictEqual(words(outcomes), ["ok"])
+      const starts = new Map(book.runs.map(({ at, tag }) => [tag, at]))
+      assert.deepStrictEqual(["a", "b"].map((tag) => starts.get(tag)), [50, 60])
+      assert.deepStrictEqual(
+        ["c", "d", "e", "f", "g"].map((tag) => starts.get(tag)!).sort((a, b) => a - b),
+        [0, 10, 20, 30, 40]
+      )
+    }))
+
   it.effect("R12b: within a turn, the call with the longest way below it goes first", () =>
     Effect.gen(function*() {
       const { book, layer } = lab({ api: { concurrency: 1 } })

@@ -456,6 +456,32 @@ describe("TurnPlan", () => {
     runs(50)
   )
 
+  it("a call waits for another once, by the first key that they share", () =>
+    assert.deepStrictEqual(planOf([write("a", "b"), read("a", "b")]).edges, [{ from: 0, to: 1, key: "a" }]))
+
+  it("the turn's own order comes beside the keys, and counts for what goes first", () => {
+    const plan = planOf([write("a"), read("b"), read("a"), write()], { execution: "sequential" })
+    assert.deepStrictEqual(plan.edges, [
+      { from: 0, to: 1, key: "sequential" },
+      { from: 0, to: 2, key: "a" },
+      { from: 1, to: 2, key: "sequential" },
+      { from: 2, to: 3, key: "sequential" }
+    ])
+    assert.deepStrictEqual(plan.calls.map(({ height }) => height), [4, 3, 2, 1])
+    assert.deepStrictEqual(planOf([write("a"), read("a")], { execution: "sequential" }).edges, [
+      { from: 0, to: 1, key: "a" }
+    ])
+  })
+
+  it("R9, R10: two held calls that are the same are one, also behind a write that runs", () => {
+    const same = { ...write("a"), approval: true, digest: "d" }
+    assert.deepStrictEqual(verdicts(planOf([write("a"), same, same])), [
+      "run",
+      "held pending_approval",
+      "duplicate of 1"
+    ])
+  })
+
   it("n that wait for the same m do so through hubs, and each is told with its own key", () => {
     const plan = planOf([
       write("f:/a/x"),
@@ -463,7 +489,8 @@ describe("TurnPlan", () => {
       read("f:/a"),
       read("f:/a/"),
       write("f:/a/z"),
-      read("f:/a/.")
+      read("f:/a/."),
+      read("f:/a")
     ])
     assert.deepStrictEqual(plan.edges, [
       { from: 0, to: "h0", key: "f:/a" },
@@ -475,8 +502,10 @@ describe("TurnPlan", () => {
       { from: "h1", to: 4, key: "f:/a/z" },
       { from: "h0", to: "h2", key: "f:/a/." },
       { from: 4, to: "h2", key: "f:/a/." },
-      { from: "h2", to: 5, key: "f:/a/." }
+      { from: "h2", to: 5, key: "f:/a/." },
+      { from: "h2", to: 6, key: "f:/a" }
     ])
+    assert.deepStrictEqual(TurnPlan.dependencies(plan, 6), [0, 1, 4].map((on) => ({ on, key: "f:/a" })))
     assert.deepStrictEqual(TurnPlan.dependencies(plan, 3), [{ on: 0, key: "f:/a/" }, { on: 1, key: "f:/a/" }])
     assert.deepStrictEqual(TurnPlan.dependencies(plan, 5), [0, 1, 4].map((on) => ({ on, key: "f:/a/." })))
     assert.strictEqual(plan.edges, plan.edges)
