@@ -93,6 +93,57 @@ describe("R12: the order of keys across turns", () => {
       }
     }))
 
+  it.effect("behind several that run, too", () =>
+    Effect.gen(function*() {
+      for (const p of paths.slice(0, 3)) {
+        for (const q of paths.slice(0, 3)) {
+          const ones: ReadonlyArray<One> = [
+            { name: "read", k: [p], at: 0, steps: 8, stop: undefined },
+            { name: "read", k: [p], at: 0, steps: 6, stop: undefined },
+            { name: "read", k: ["f:/b"], at: 0, steps: 9, stop: undefined },
+            { name: "write", k: [q, "f:/b"], at: 1, steps: 1, stop: 3 },
+            { name: "write", k: ["f:/"], at: 2, steps: 1, stop: 2 },
+            { name: "write", k: [p], at: 2, steps: 1, stop: undefined },
+            { name: "read", k: [q], at: 4, steps: 1, stop: undefined }
+          ]
+          assert.deepStrictEqual(yield* real(ones), expected(ones), JSON.stringify([p, q]))
+        }
+      }
+    }))
+
+  it.effect("R14: work inside a started call waits for what has started, above and below its keys, and for nothing else", () =>
+    Effect.gen(function*() {
+      const cases: ReadonlyArray<readonly [others: ReadonlyArray<readonly [Name, string]>, inner: Name, at: number]> = [
+        [[["write", "f:/a"]], "write", 80],
+        [[["write", "f:/a/x"]], "write", 80],
+        [[["write", "f:/a/x"]], "read", 80],
+        [[["write", "f:/"]], "read", 80],
+        [[["read", "f:/a/x"]], "write", 80],
+        [[["read", "f:/a/x"]], "read", 10],
+        [[["read", "f:/"]], "write", 80],
+        [[["read", "f:/a"], ["read", "f:/a"], ["write", "f:/a"]], "write", 80],
+        [[["read", "f:/a/x"], ["read", "f:/a/y"], ["write", "f:/a"]], "write", 80],
+        [[["read", "f:/a/x"], ["read", "f:/a/y"], ["write", "f:/a"]], "read", 10],
+        [[["write", "f:/b"]], "write", 10]
+      ]
+      for (const [others, inner, at] of cases) {
+        const { book, layer } = lab()
+        book.script.set("outer", {
+          run: Effect.andThen(Effect.sleep(10), run([call(inner, "inner", ["f:/a"])])).pipe(Effect.orDie)
+        })
+        const start = yield* Clock.currentTimeMillis
+        yield* Effect.gen(function*() {
+          for (const [i, [name, key]] of others.entries()) {
+            book.script.set(String(i), { ms: 80 })
+            yield* fork(run([call(name, String(i), [key])]))
+          }
+          yield* fork(run([call("read", "outer")]))
+          yield* TestClock.adjust(1_000)
+        }).pipe(Effect.provide(layer))
+        assert.strictEqual(book.of("inner").at - start, at, JSON.stringify([others, inner]))
+      }
+    }))
+
   it.effect.prop(
     "a call starts at the very moment when every earlier one that it conflicts with is over",
     {
