@@ -66,7 +66,13 @@ describe("clocks", () => {
         const [outcomes, took] = yield* ended(turn)
         assert.deepStrictEqual(words(outcomes), ["ok", "timeout/handler"])
         assert.deepStrictEqual([book.span("a"), book.span("b")], [[20_000, 29_000], [29_000, 39_000]])
+        book.runs.length = 0
         assert.strictEqual(took, 39_000)
+        yield* fork(Api.withPermit(Effect.sleep(1_000)))
+        const alone = yield* fork(timed(run([call("fetch", "b")])))
+        yield* TestClock.adjust(1_000_000)
+        const [late, after] = yield* ended(alone)
+        assert.deepStrictEqual([words(late), after], [["timeout/handler"], 11_000])
       }).pipe(Effect.provide(layer))
     }))
 

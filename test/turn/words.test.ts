@@ -56,6 +56,7 @@ describe("R6: arguments that are refused", () => {
     [{ deep: { a: { b: {} } } }, "the arguments are nested too deeply", { limits: { maxDepth: 3 } }],
     ['{"n":12345}', "the arguments have 11 characters: at most 10 are taken", { limits: { maxBytes: 10 } }],
     [{ deep: "12345" }, "the arguments hold more than the 8 characters that are taken", { limits: { maxBytes: 8 } }],
+    [{ deep: [1, NaN] }, 'the number at "deep.1" is not finite', { limits: { maxKeys: 3 } }],
     [{ n: 1, deep: [1] }, "the arguments have more than 2 members and items", { limits: { maxKeys: 2 } }]
   ]
   it.effect("say what was expected, what came, and where", () =>
@@ -143,6 +144,14 @@ describe("R7: a tool that does not exist", () => {
         yield* answered(" Weathr ", flights),
         'there is no tool " Weathr ": the nearest name is weather'
       )
+      for (
+        const [asked, known] of [["WEATHER", "weather"], ["wether", "WEATHER"], ["            weather", "weather"]]
+      ) {
+        assert.strictEqual(
+          yield* answered(asked!, [known!]),
+          `there is no tool "${asked}": the nearest name is ${known}`
+        )
+      }
       assert.strictEqual(
         yield* answered("zzz", flights),
         `there is no tool "zzz": the tools are ${flights.join(", ")}`
