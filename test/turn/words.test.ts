@@ -270,6 +270,7 @@ describe("R30: what a handler came to", () => {
     readonly a = 1
   }
   const results: ReadonlyArray<readonly [unknown, string]> = [
+    [null, ""],
     [undefined, "undefined"],
     [1n, "a bigint"],
     [NaN, "NaN"],
