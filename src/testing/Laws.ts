@@ -26,7 +26,16 @@ import * as TurnCase from "./TurnCase.ts"
  * @since 0.1.0
  * @stability experimental
  */
-export type { Answer, BackendFacts, Observation, ObservedTurn, SeenEvent, ToolFacts } from "./laws/observation.ts"
+export type {
+  Answer,
+  BackendFacts,
+  Observation,
+  ObservedTurn,
+  ReportedOutcome,
+  Sample,
+  SeenEvent,
+  ToolFacts
+} from "./laws/observation.ts"
 
 /**
  * What a law found: how many things it judged, and each breach in words, its rule first.

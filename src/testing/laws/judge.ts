@@ -227,8 +227,8 @@ export const permitsReturned = (o: Observation): Judged => {
       const holding = o.runs.filter(holds)
       const there = holding.filter((run) => run.backend === backend).length
       if (out <= there) return []
-      // What was given up on may run turns of its own, with handlers that nobody watches.
-      if (holding.length > 0 && o.samples !== undefined) return undefined
+      // What was given up on may run turns of its own, with handlers that nobody watches, or that are about to do their first step.
+      if (holding.length > 0) return undefined
       return [
         `R14: backend ${
           JSON.stringify(backend)
