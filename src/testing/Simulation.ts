@@ -136,7 +136,7 @@ export const run: {
     const schedule = Choices.parse(options?.schedule ?? 0)
     return Effect.map(
       Explore.trial(program, limitsOf(options))(schedule, { traced: true }),
-      ({ ended, exit, problem, schedule, simulator }) => ({
+      ({ at, ended, exit, problem, schedule, simulator }) => ({
         exit,
         ended,
         problem,
@@ -144,7 +144,7 @@ export const run: {
         switches: schedule.forced?.length ?? 0,
         steps: simulator.steps,
         points: simulator.points,
-        elapsedMillis: simulator.now,
+        elapsedMillis: at,
         trace: simulator.tracer!.steps
       })
     )
@@ -238,7 +238,7 @@ const falsified = <R>(
     readonly shrinks?: number
     readonly seed?: number
     readonly input?: string
-    readonly prefix?: string
+    readonly suffix?: string
   }
 ): Effect.Effect<never, Falsified, R> =>
   Effect.gen(function*() {
@@ -246,7 +246,7 @@ const falsified = <R>(
     const { again, steps } = yield* Explore.traceOf(trial, small)
     return yield* new Falsified({
       problem: small.problem,
-      replay: Choices.show(small.schedule) + (said.prefix ?? ""),
+      replay: Choices.show(small.schedule) + (said.suffix ?? ""),
       ...(said.seed === undefined ? undefined : { seed: said.seed }),
       ...(said.input === undefined ? undefined : { input: said.input }),
       runs: said.runs,
@@ -257,12 +257,16 @@ const falsified = <R>(
     })
   })
 
-/** Runs what `replay` says, and nothing else. */
-const repeat = <R>(trial: Explore.Trial<R>, replay: string): Effect.Effect<Explored, Falsified, R> =>
-  Effect.flatMap(trial(Choices.parse(replay)), ({ problem, schedule }) =>
-    problem === undefined
+/** Runs what a replay says, and nothing else. */
+const repeat = <R>(
+  trial: Explore.Trial<R>,
+  schedule: Choices.Schedule,
+  said?: { readonly input: string; readonly suffix: string }
+): Effect.Effect<Explored, Falsified, R> =>
+  Effect.flatMap(trial(schedule), (run) =>
+    run.problem === undefined
       ? Effect.succeed({ runs: 1, distinct: 1 })
-      : falsified(trial, { schedule, problem }, 0, { runs: 1 }))
+      : falsified(trial, { schedule: run.schedule, problem: run.problem }, 0, { runs: 1, ...said }))
 
 /**
  * Runs a program under many seeds, until one of them makes it fail.
@@ -310,7 +314,7 @@ export const explore: {
     options?: ExploreOptions
   ): Effect.Effect<Explored, Falsified, R> => {
     const trial = Explore.trial(program, limitsOf(options))
-    if (options?.replay !== undefined) return repeat(trial, options.replay)
+    if (options?.replay !== undefined) return repeat(trial, Choices.parse(options.replay))
     const { count, from } = seedsOf(options)
     const maxShrinks = maxShrinksOf(options)
     return Effect.flatMap(
@@ -411,100 +415,112 @@ export const forAll: {
     )
     const budget = budgetOf(options)
     const seed = TurnError.wholeNumber(owner, "seed", options?.seed ?? 1, 0)
-    const replayed = options?.replay === undefined ? undefined : splitReplay(options.replay)
+    const show = options?.show ?? asJson
+    if (options?.replay !== undefined) {
+      const { input, schedule } = splitReplay(options.replay)
+      return Effect.flatMap(
+        replayedInput(inputs, input, options.replay),
+        (input) =>
+          repeat(Explore.trial(Effect.suspend(() => program(input)), limits), schedule, {
+            input: show(input),
+            suffix: options.replay!.slice(options.replay!.indexOf("@"))
+          })
+      )
+    }
     return Effect.suspend(() => {
       let runs = 0
       let distinct = 0
       let shrinks = 0
-      let found: (Explore.Broken & { readonly seed: number }) | undefined
-      let foundAfter = 0
-      let firstSeed: number | undefined
+      let first: { readonly seed: number; readonly runs: number; readonly reason: string } | undefined
+      let found: Explore.Broken | undefined
       const live = Clock.Clock.defaultValue()
       const end = live.currentTimeMillisUnsafe() + budget
-      /** Fails with the run that fails; nothing is run any more once time is up. */
-      const property = (input: I) =>
+      const left = () => end - live.currentTimeMillisUnsafe()
+      const breaks = (run: Explore.Broken): Effect.Effect<never, Explore.Broken> => {
+        found = run
+        return Effect.fail(run)
+      }
+      /** An input that is tried first: it fails with the run that fails. Nothing is run any more once time is up. */
+      const explore = (trial: Explore.Trial<R>) =>
         Effect.gen(function*() {
-          if (found === undefined && runs > 0 && live.currentTimeMillisUnsafe() >= end) return true
-          const trial = Explore.trial(Effect.suspend(() => program(input)), limits)
-          if (replayed !== undefined) {
-            const { problem, schedule } = yield* trial(replayed.schedule)
-            runs++
-            if (problem !== undefined) {
-              found = { problem, schedule, seed: schedule.seed }
-              return yield* Effect.fail(found)
-            }
-            return true
-          }
-          if (found !== undefined) {
-            shrinks++
-            const { problem, schedule } = yield* trial(found.schedule)
-            if (problem !== undefined) {
-              found = { problem, schedule, seed: found.seed }
-              return yield* Effect.fail(found)
-            }
-          }
-          const from = found === undefined ? seed + runs : 0
-          const explored = yield* Explore.seeds(
-            trial,
-            from,
-            found === undefined ? perInput : seedsOfShrunk,
-            Infinity
-          )
-          if (found === undefined) {
-            runs += explored.runs
-            distinct += explored.distinct
-          }
-          if (explored.broken === undefined) return true
-          if (found === undefined) {
-            foundAfter = runs
-            firstSeed = explored.broken.seed
-          }
-          found = explored.broken
-          return yield* Effect.fail(found)
+          if (runs > 0 && left() <= 0) return true
+          const explored = yield* Explore.seeds(trial, seed + runs, perInput, left())
+          runs += explored.runs
+          distinct += explored.distinct
+          const { broken } = explored
+          if (broken === undefined) return true
+          first = { seed: broken.seed, runs, reason: Explore.reasonOf(broken.problem) }
+          return yield* breaks(broken)
         })
-      const checked = Arbitrary.checkEffect(
-        inputs,
-        property,
-        replayed === undefined
-          ? { runs: count, seed, maxShrinks }
-          : { replay: replayed.input, maxShrinks: 0 }
-      )
-      return Effect.flatMap(checked, (result): Effect.Effect<Explored, Falsified, R> => {
+      /** A smaller input: it has to fail for the same reason, in the run in which the greater one did, or under some seeds. */
+      const again = (trial: Explore.Trial<R>, reason: string) =>
+        Effect.gen(function*() {
+          const same = (problem: string | undefined) => problem !== undefined && Explore.reasonOf(problem) === reason
+          shrinks++
+          const { problem, schedule } = yield* trial(found!.schedule)
+          if (same(problem)) return yield* breaks({ problem: problem!, schedule })
+          const { broken } = yield* Explore.seeds(trial, 0, seedsOfShrunk, Infinity)
+          return broken === undefined || !same(broken.problem) ? true : yield* breaks(broken)
+        })
+      const property = (input: I) => {
+        const trial = Explore.trial(Effect.suspend(() => program(input)), limits)
+        return first === undefined ? explore(trial) : again(trial, first.reason)
+      }
+      const explored = Effect.suspend(() => Effect.succeed<Explored>({ runs, distinct }))
+      const told = (result: Arbitrary.CheckResult<I, Explore.Broken>): Effect.Effect<Explored, Falsified, R> => {
         switch (result._tag) {
-          case "Passed":
-            return Effect.succeed({ runs, distinct })
-          case "Falsified": {
-            const broken = found!
+          case "Falsified":
             return falsified(
               Explore.trial(Effect.suspend(() => program(result.shrunkInput)), limits),
-              broken,
-              replayed === undefined ? maxShrinks : 0,
+              found!,
+              maxShrinks,
               {
-                runs: replayed === undefined ? foundAfter : 1,
+                runs: first!.runs,
                 shrinks,
-                seed: firstSeed ?? broken.seed,
-                input: (options?.show ?? asJson)(result.shrunkInput),
-                prefix: `@${result.replay}`
+                seed: first!.seed,
+                input: show(result.shrunkInput),
+                suffix: `@${result.replay}`
               }
             )
-          }
-          case "ReplayMismatch":
-            // The input is there, and the run passes: there is nothing to tell.
-            if (result.reason === "PropertyPassed" || result.reason === "ShrinkPassed") {
-              return Effect.succeed({ runs: 1, distinct: 1 })
-            }
-            return Effect.die(badReplay(options?.replay, `its input cannot be generated any more: ${result.reason}`))
           case "Exhausted":
             return Effect.die(
               new Error(
-                `the inputs of the simulation: expected ${count}, and ${result.runs} were generated before ${result.discards} were discarded`
+                `the inputs of the simulation: expected ${count}, and ${result.runs} were generated before ${result.discards} were discarded: give a generator that makes what its schema takes`
               )
             )
+          default:
+            return explored
         }
-      })
+      }
+      const batch = (size: number, seed: number) =>
+        Effect.flatMap(Arbitrary.checkEffect(inputs, property, { runs: size, seed, maxShrinks }), told)
+      if (budget === Infinity) return batch(count, seed)
+      // In small portions, for all of one are generated, whatever the time.
+      const portions = (done: number): Effect.Effect<Explored, Falsified, R> =>
+        done >= count || (done > 0 && left() <= 0)
+          ? explored
+          : Effect.flatMap(
+            batch(Math.min(portion, count - done), seed + done),
+            () => Effect.suspend(() => portions(done + portion))
+          )
+      return portions(0)
     })
   }
 )
+
+/** How many inputs are generated at a time where there is a budget. */
+const portion = 20
+
+/** The input of a replay: every smaller one on the way to it is taken to fail. */
+const replayedInput = <I>(inputs: Arbitrary.Arbitrary<I>, token: string, replay: string): Effect.Effect<I> =>
+  Effect.suspend(() => Arbitrary.checkEffect(inputs, () => Effect.fail("on"), { replay: token, maxShrinks: 0 })).pipe(
+    Effect.catchDefect((defect) => Effect.die(badReplay(replay, String(defect)))),
+    Effect.flatMap((result) =>
+      result._tag === "Falsified"
+        ? Effect.succeed(result.shrunkInput)
+        : Effect.die(badReplay(replay, "its input cannot be generated any more"))
+    )
+  )
 
 const asJson = (input: unknown): string => Formatter.format(input, { space: 2 })
 

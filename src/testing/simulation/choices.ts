@@ -20,7 +20,8 @@ export type Forced = readonly [index: number, answer: number]
 export interface Question {
   readonly index: number
   readonly count: number
-  readonly kind: "task" | "switch" | "settle"
+  /** `idle`: to give way where nothing else can run, unless a promise has settled. */
+  readonly kind: "task" | "switch" | "idle" | "settle"
 }
 
 /** How often the fibers of a run give way, and how often another task than the oldest is taken: one of these for each seed. */
@@ -81,11 +82,12 @@ export class Choices {
   }
 
   /** Whether the fiber that runs gives way here. Asked at every operation of every fiber. */
-  switches(): boolean {
-    if (this.random === undefined) return this.scripted(2, "switch") === 1
-    if (--this.untilSwitch > 0) return this.answered(2, "switch", 0) === 1
+  switches(idle: boolean): boolean {
+    const kind = idle ? "idle" : "switch"
+    if (this.random === undefined) return this.scripted(2, kind) === 1
+    if (--this.untilSwitch > 0) return this.answered(2, kind, 0) === 1
     this.drawSwitch()
-    return this.answered(2, "switch", 1) === 1
+    return this.answered(2, kind, 1) === 1
   }
 
   /** Whether promises settle before the next task. */

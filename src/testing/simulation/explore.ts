@@ -29,13 +29,15 @@ export interface How {
 export type Trial<R, T extends Tried = Tried> = (schedule: Schedule, how?: How) => Effect.Effect<T, never, R>
 
 const whyNot: Record<Exclude<Ended, "done">, string> = {
-  idle: "it hangs: it has not ended, and nothing is left that could go on",
+  idle:
+    "it hangs: it has not ended, and nothing is left that could go on (the platform's own timers, files and sockets are " +
+    "not waited for)",
   horizon: "it has not ended within the horizon",
   busy: "it has not ended within the bounded number of steps"
 }
 
-const problemOf = (driven: Driven<unknown, unknown>, now: number): string | undefined => {
-  const { ended, exit } = driven
+const problemOf = (driven: Driven<unknown, unknown>): string | undefined => {
+  const { at: now, ended, exit } = driven
   if (exit === undefined) return ended === "done" ? undefined : `at ${now} ms ${whyNot[ended]}`
   if (Exit.isFailure(exit)) {
     // A failure that is an error says it itself; how it came about is in the trace.
@@ -62,7 +64,7 @@ export const trial = <A, E, R>(
       ...driven,
       simulator,
       schedule: { seed: schedule.seed, forced: choices.forced },
-      problem: problemOf(driven, simulator.now)
+      problem: problemOf(driven)
     }))
   })
 
@@ -140,7 +142,7 @@ export const enumerate = <R>(
         const { choices, outside } = run.simulator
         for (const { count, index, kind } of choices.open) {
           // Where there are no promises it does not matter when they settle.
-          if (kind === "settle" && !outside) continue
+          if ((kind === "settle" || kind === "idle") && !outside) continue
           for (let answer = 1; answer < count; answer++) {
             if (full || broken !== undefined) return
             yield* visit([...forced, [index, answer]], left - 1)
@@ -157,8 +159,11 @@ export const enumerate = <R>(
     }
   })
 
+/** What a problem is about, without the names and numbers of the run: a smaller run that fails for another reason is no smaller run. */
+export const reasonOf = (problem: string): string => problem.split("\n")[0]!.replace(/"[^"]*"|\([^)]*\)|\b\d+/g, "…")
+
 /**
- * Fewer forced answers that break it too. Chunks of them are left out, the greater ones first; then all runs with fewer are
+ * Fewer forced answers that break it for the same reason. Chunks of them are left out, the greater ones first; then all runs with fewer are
  * gone through, as far as the number of runs allows.
  */
 export const shrink = <R>(
@@ -168,13 +173,14 @@ export const shrink = <R>(
 ): Effect.Effect<Broken & { readonly runs: number }, never, R> =>
   Effect.gen(function*() {
     const { seed } = broken.schedule
+    const reason = reasonOf(broken.problem)
     let best: Broken = broken
     let forced: ReadonlyArray<Forced> = broken.schedule.forced ?? []
     let runs = 0
     const tryOut = (candidate: ReadonlyArray<Forced>) =>
       Effect.map(trial({ seed, forced: candidate }), ({ problem, schedule }) => {
         runs++
-        if (problem === undefined) return false
+        if (problem === undefined || reasonOf(problem) !== reason) return false
         // What was not natural any more is not in the schedule that was really run.
         const really = schedule.forced ?? []
         if (really.length > candidate.length) return false
@@ -191,9 +197,14 @@ export const shrink = <R>(
       }
     }
     if (forced.length > 1 && runs < maxRuns) {
-      const fewer = yield* enumerate(trial, seed, forced.length - 1, maxRuns - runs)
+      const sameReason: Trial<R> = (schedule, how) =>
+        Effect.map(trial(schedule, how), (run) =>
+          run.problem === undefined || reasonOf(run.problem) === reason ? run : { ...run, problem: undefined })
+      const fewer = yield* enumerate(sameReason, seed, forced.length - 1, maxRuns - runs)
       runs += fewer.orders
-      if (fewer.broken !== undefined) best = fewer.broken
+      if (fewer.broken !== undefined) {
+        best = fewer.broken
+      }
     }
     return { ...best, runs }
   })

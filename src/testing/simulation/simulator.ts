@@ -71,7 +71,7 @@ export interface Limits {
 }
 
 export class Simulator {
-  readonly limits: Limits
+  private limits: Limits
   readonly choices: Choices
   readonly tracer: Tracer | undefined
   /** The virtual time in milliseconds. */
@@ -87,6 +87,8 @@ export class Simulator {
   private nextWatched = Number.MAX_SAFE_INTEGER
   private urgent: Task | undefined = undefined
   private inStep = false
+  /** Simulations inside this one that are at work: what they come to comes in from outside. */
+  private inner = 0
   /** The fiber that this step has gone on with first; others run inside it, and when they give way it goes on. */
   private base: object | undefined = undefined
   /** Something came in from outside: promises are in play. */
@@ -186,8 +188,7 @@ export class Simulator {
     if (this.base === undefined) {
       // To give way at the beginning of a step is no more than another order of tasks.
       this.base = fiber
-    } else if ((this.queue.length > 0 || fiber !== this.base) && this.choices.switches()) {
-      // Where nothing else could run, giving way would change nothing.
+    } else if (this.choices.switches(this.queue.length === 0 && fiber === this.base)) {
       this.tracer?.gaveWay(fiber)
       return true
     }
@@ -239,6 +240,20 @@ export class Simulator {
     actions.splice(at, 0, { at: millis, run })
   }
 
+  /** Waits with time while a simulation inside this one is at work. */
+  within<A, E, R>(inner: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> {
+    return Effect.acquireUseRelease(
+      Effect.sync(() => this.inner++),
+      () => inner,
+      () => Effect.sync(() => this.inner--)
+    )
+  }
+
+  /** Lets a run that did not end go on for a little, so that it can be interrupted. */
+  extend(): void {
+    this.limits = { horizonMillis: this.limits.horizonMillis + 60_000, maxSteps: this.steps + 10_000 }
+  }
+
   note(text: string): void {
     this.tracer?.note(this.now, text)
   }
@@ -250,6 +265,7 @@ export class Simulator {
   drive(reached: () => boolean, look: "step" | "settled"): Effect.Effect<Ended> {
     return Effect.callback((resume) => {
       let cancelled = false
+      let asked = false
       const loop = (): void => {
         for (;;) {
           if (cancelled) return
@@ -259,18 +275,24 @@ export class Simulator {
             nextTurn(settled)
             return
           }
-          if (this.steps++ >= this.limits.maxSteps) return resume(Effect.succeed("busy"))
-          this.step()
-          if (this.queue.length > 0 && this.choices.settles()) {
+          if (!asked && this.urgent === undefined && this.choices.settles()) {
+            asked = true
             nextTurn(loop)
             return
           }
+          asked = false
+          if (this.steps++ >= this.limits.maxSteps) return resume(Effect.succeed("busy"))
+          this.step()
         }
       }
       /** Promises have settled; if nothing came of it, the moment is over. */
       const settled = (): void => {
         if (cancelled || this.queue.length > 0 || this.urgent !== undefined) return loop()
         if (look === "settled" && reached()) return resume(Effect.succeed("done"))
+        if (this.inner > 0) {
+          nextTurn(settled)
+          return
+        }
         const ended = this.nextMoment()
         if (ended !== undefined) return resume(Effect.succeed(ended))
         loop()
@@ -333,28 +355,38 @@ export const Current = Context.Reference<Simulator | undefined>("effect-turn/tes
 export interface Driven<A, E> {
   readonly exit: Exit.Exit<A, E> | undefined
   readonly ended: Ended
+  /** The virtual time of that. */
+  readonly at: number
 }
 
-/** Runs a program under a simulator to its end, or as far as it comes. Interruption interrupts the program and drives its end. */
+/**
+ * Runs a program under a simulator to its end, or as far as it comes: one that does not end is interrupted, so that what it holds
+ * is given back. Interruption interrupts the program and drives its end.
+ */
 export const runIn = <A, E, R>(
   simulator: Simulator,
   program: Effect.Effect<A, E, R>,
   random: Random.Random
 ): Effect.Effect<Driven<A, E>, never, R> =>
-  Effect.contextWith((context: Context.Context<R>) =>
-    Effect.uninterruptibleMask((restore) => {
+  Effect.contextWith((context: Context.Context<R>) => {
+    const run = Effect.uninterruptibleMask((restore) => {
       let exit: Exit.Exit<A, E> | undefined
       const fiber = simulator.fork(program, simulator.provideTo(context, random), "the program")
       fiber.addObserver((end) => {
         exit = end
       })
       const drive = simulator.drive(() => exit !== undefined, "step")
+      const stop = Effect.suspend(() => {
+        simulator.extend()
+        simulator.enter(() => fiber.interruptUnsafe())
+        return drive
+      })
       return restore(drive).pipe(
-        Effect.map((ended): Driven<A, E> => ({ exit, ended })),
-        Effect.onInterrupt(() => {
-          simulator.enter(() => fiber.interruptUnsafe())
-          return drive
-        })
+        Effect.map((ended): Driven<A, E> => ({ exit, ended, at: simulator.now })),
+        Effect.tap(({ exit }) => exit === undefined ? stop : Effect.void),
+        Effect.onInterrupt(() => stop)
       )
     })
-  )
+    const outer = Context.get(context as Context.Context<never>, Current)
+    return outer === undefined ? run : outer.within(run)
+  })
