@@ -8,6 +8,7 @@
  */
 import type * as Toolkit from "effect/ai/Toolkit"
 import * as Effect from "effect/Effect"
+import type * as Exit from "effect/Exit"
 import type * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
@@ -96,7 +97,8 @@ export const emissionOrder: Law = law(
 )
 
 /**
- * What was started, and what had an effect, is never told as not done.
+ * An outcome tells what its handler came to; what was started, and may have had an effect, is never told as not done, nor to be
+ * tried again where that could double it.
  *
  * @category laws
  * @since 0.1.0
@@ -105,7 +107,7 @@ export const emissionOrder: Law = law(
 export const honest: Law = law(
   "honest",
   ["R3"],
-  "what was started, and what had an effect, is never told as not done",
+  "an outcome tells what its handler came to, and what may have had an effect is never told as not done",
   Judge.honest
 )
 
@@ -208,6 +210,34 @@ export const nothingAfterStop: Law = law(
 )
 
 /**
+ * Limits of time are kept: on waiting, on running, on the whole turn.
+ *
+ * @category laws
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const clocksKept: Law = law(
+  "clocksKept",
+  ["R15"],
+  "limits of time are kept: on waiting, on running, on the whole turn",
+  Judge.clocksKept
+)
+
+/**
+ * A read that is at work when its turn is stopped is told to be stopped.
+ *
+ * @category laws
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const stopsHeard: Law = law(
+  "stopsHeard",
+  ["R19", "R20"],
+  "a read that is at work when its turn is stopped is told to be stopped",
+  Judge.stopsHeard
+)
+
+/**
  * A write without an idempotency key is never interrupted.
  *
  * @category laws
@@ -295,6 +325,8 @@ export const all: ReadonlyArray<Law> = [
   permitsReturned,
   noOrphans,
   nothingAfterStop,
+  stopsHeard,
+  clocksKept,
   writesWhole,
   runsOnce,
   wholeTexts,
@@ -390,7 +422,7 @@ export interface Tester {
  * **Details**
  *
  * `it` is that of `@effect/vitest`. All laws judge the same runs. A law that had nothing to judge (there is no write, say) is
- * skipped, and says so. The message of a failing test has the smallest case and run that were found, and the `replay` to give
+ * skipped, and says so; a tool that is never started, whatever it is called with, fails a test of its own. The message of a failing test has the smallest case and run that were found, and the `replay` to give
  * to this suite in order to repeat it.
  *
  * **Example** (In a test file)
@@ -403,13 +435,13 @@ export interface Tester {
  * import { Laws } from "effect-turn/testing"
  *
  * class Disk extends Backend.Service<Disk>()("app/Disk") {}
- * const Save = pipe(
- *   Tool.make("save", { parameters: Schema.Struct({ file: Schema.String }) }),
- *   ToolPolicy.write({ keys: ({ file }) => [`file:${file}`] }),
- *   ToolPolicy.on(Disk)
- * )
- * const toolkit = Toolkit.make(Save)
- * const handlers = toolkit.toLayer({ save: () => Effect.sleep("20 millis") })
+ * const parameters = Schema.Struct({ file: Schema.String })
+ * const keys = ({ file }: { readonly file: string }) => [`file:${file}`]
+ * const Load = pipe(Tool.make("load", { parameters }), ToolPolicy.read({ keys }), ToolPolicy.on(Disk))
+ * const Save = pipe(Tool.make("save", { parameters }), ToolPolicy.write({ keys }), ToolPolicy.on(Disk))
+ * const toolkit = Toolkit.make(Load, Save)
+ * const wait = () => Effect.sleep("20 millis")
+ * const handlers = toolkit.toLayer({ load: wait, save: wait })
  * const layer = Layer.merge(handlers, Disk.layer({ concurrency: 2 }))
  *
  * describe("our tools", () => Laws.suite(it, { toolkit, layer }))
@@ -422,41 +454,118 @@ export interface Tester {
 export const suite = <K extends Toolkit.Any, E>(it: Tester, options: SuiteOptions<K, E>): void => {
   const { layer, toolkit } = options
   const laws = options.laws ?? all
+  if (laws.length === 0 || Object.keys(toolkit.tools).length === 0) {
+    throw TurnError.make(
+      new TurnError.InvalidInput({
+        what: "Laws.suite",
+        expected: "at least one law and a toolkit with at least one tool",
+        received: `${laws.length} laws and ${Object.keys(toolkit.tools).length} tools`
+      })
+    )
+  }
   const timeout = options.timeout ?? 60_000
   const cases = TurnCase.arbitrary(toolkit, options.cases)
-  const observed = (turnCase: TurnCase.TurnCase) => TurnCase.run(toolkit, layer, turnCase)
   const given = { show: TurnCase.show, ...options }
-  const found = new Map(laws.map((law) => [law.name, { judged: 0, broken: false }]))
-  const exploring = Simulation.forAll(cases, (turnCase) =>
-    Effect.flatMap(observed(turnCase), (observation) => {
-      for (const law of laws) {
-        const { judged, problems } = law.judge(observation)
-        const before = found.get(law.name)!
-        found.set(law.name, { judged: before.judged + judged, broken: before.broken || problems.length > 0 })
-      }
-      return check(observation, [])
-    }), options)
+  const found = new Map(laws.map((law): [string, Found] => [law.name, { judged: 0, problems: [] }]))
+  const tools = new Map(Object.keys(toolkit.tools).map((name): [string, Called] => [name, { called: 0, started: 0 }]))
+  const kept = (laws: ReadonlyArray<Law>, look: (observation: Observation) => void) =>
+    Simulation.forAll(
+      cases,
+      (turnCase) =>
+        Effect.flatMap(TurnCase.run(toolkit, layer, turnCase), (observation) => {
+          look(observation)
+          return check(observation, laws)
+        }),
+      given
+    )
+  const exploring = kept([], (observation) => {
+    for (const law of laws) {
+      const before = found.get(law.name)!
+      const { judged, problems } = law.judge(observation)
+      found.set(law.name, {
+        judged: before.judged + judged,
+        problems: before.problems.length > 0 ? before.problems : problems
+      })
+    }
+    count(tools, observation)
+  })
   // The first test that runs explores, the others look at what it found.
-  let explored: Effect.Effect<Simulation.Explored, Simulation.Falsified> | undefined
+  let explored: Exit.Exit<Simulation.Explored, Simulation.Falsified> | undefined
   const once = Effect.suspend(() =>
     explored === undefined
-      ? Effect.flatMap(Effect.exit(exploring), (exit) => (explored = exit))
-      : explored
+      ? Effect.map(Effect.exit(exploring), (exit) => (explored = exit))
+      : Effect.succeed(explored)
   )
-  it.effect("R1: every turn ends, and gives back what it held", () => Effect.asVoid(once), timeout)
+  // A runner notes a skip when it is told; that it throws besides would be logged as an error.
+  const skipped = (skip: (note?: string) => unknown, note: string) =>
+    Effect.ignoreCause(Effect.sync(() => {
+      skip(note)
+    }))
+  it.effect("R1: every turn ends, and gives back what it held", () => Effect.asVoid(Effect.flatten(once)), timeout)
+  it.effect("every tool is started: its schema takes what a model would write", () =>
+    Effect.andThen(
+      once,
+      Effect.suspend(() => {
+        const problems = Array.from(tools).flatMap(([name, { called, said, started }]) =>
+          started > 0 || called < enough
+            ? []
+            : [`the tool ${JSON.stringify(name)} was called ${called} times and never started: ${said}`]
+        )
+        return problems.length === 0 ? Effect.void : Effect.fail(new LawsBroken({ problems }))
+      })
+    ), timeout)
   for (const law of laws) {
     it.effect(`${law.rules.join(", ")}: ${law.says}`, ({ skip }) =>
       Effect.gen(function*() {
-        yield* once
-        const { broken, judged } = found.get(law.name)!
-        // The same cases under the same seeds, for this law alone: it comes to the same failure, and makes it small.
-        if (broken) {
-          yield* Simulation.forAll(cases, (turnCase) =>
-            Effect.flatMap(observed(turnCase), (observation) => check(observation, [law])), given)
-        } else if (judged === 0) {
-          skip("there was nothing to judge")
+        const exit = yield* once
+        const { judged, problems } = found.get(law.name)!
+        if (problems.length > 0) {
+          // The same cases under the same seeds, for this law alone: it comes to the same failure, and makes it small.
+          yield* kept([law], () => {})
+          return yield* new LawsBroken({
+            problems: [
+              ...problems,
+              "This was seen once, and not again: the handlers, or the law, take something from outside the simulation."
+            ]
+          })
         }
+        if (exit._tag === "Failure") return yield* skipped(skip, "not every turn ended: see the first test")
+        if (judged === 0) yield* skipped(skip, "there was nothing to judge")
       }), timeout)
+  }
+}
+
+interface Found {
+  readonly judged: number
+  readonly problems: ReadonlyArray<string>
+}
+
+/** How often a tool was called and started, and what the first call that was not started was answered. */
+interface Called {
+  readonly called: number
+  readonly started: number
+  readonly said?: string
+}
+
+/** So many calls of a tool that are all refused say something of the tool. */
+const enough = 20
+
+const count = (tools: Map<string, Called>, observation: Observation): void => {
+  for (const { answers = [], calls } of observation.turns) {
+    calls.forEach(({ name }, position) => {
+      const before = tools.get(name)
+      const answer = answers[position]
+      if (before === undefined || answer === undefined) return
+      const { started, status } = answer.outcome
+      // What waits for a human, or was stopped, says nothing of the tool.
+      const refused = status === "error" && !started
+      if (!started && !refused) return
+      tools.set(name, {
+        called: before.called + 1,
+        started: before.started + (started ? 1 : 0),
+        said: before.said ?? (refused ? JSON.stringify(answer.model) : undefined)!
+      })
+    })
   }
 }
 

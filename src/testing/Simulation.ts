@@ -31,7 +31,7 @@ import * as Schema from "effect/Schema"
 import * as TurnError from "../TurnError.ts"
 import * as Choices from "./simulation/choices.ts"
 import * as Explore from "./simulation/explore.ts"
-import { budgetOf, maxShrinksOf, owner, seedsOf } from "./simulation/options.ts"
+import { budgetOf, maxShrinksOf, millisOf, owner, seedsOf } from "./simulation/options.ts"
 import { Current, type Ended, type Limits } from "./simulation/simulator.ts"
 import * as Trace from "./simulation/trace.ts"
 
@@ -62,7 +62,7 @@ export interface Bounds {
 }
 
 const limitsOf = (bounds: Bounds | undefined): Limits => ({
-  horizonMillis: Duration.toMillis(Duration.fromInputUnsafe(bounds?.horizon ?? "1 hour")),
+  horizonMillis: millisOf("horizon", bounds?.horizon ?? "1 hour", 1),
   maxSteps: TurnError.wholeNumber("the simulation", "maxSteps", bounds?.maxSteps ?? 100_000)
 })
 

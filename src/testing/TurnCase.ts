@@ -112,7 +112,7 @@ export interface TurnCase {
  *
  * - `maxCalls`, `maxTurns`: of a turn, of a case. Default: 6, and 2.
  * - `tenants`: on whose behalf turns run. Default: two.
- * - `latencies`: what may be added before and after a handler's own work, in milliseconds; `[0]` adds nothing. Default: from 0 to
+ * - `latencies`: what may be added before and after a handler's own work, in whole milliseconds; `[0]` adds nothing. Default: from 0 to
  *   20, so that a stop can fall between.
  * - `stops`: whether turns are stopped, and have deadlines and graces. Default: true.
  * - `oddities`: whether a call now and then has what a model gets wrong: an empty or a repeated id, an unknown name, broken
@@ -132,6 +132,13 @@ export interface GenerateOptions {
   readonly stops?: boolean | undefined
   readonly oddities?: boolean | undefined
   readonly arguments?: Readonly<Record<string, Arbitrary.Arbitrary<unknown>>> | undefined
+}
+
+const notEmpty = <A>(what: string, list: ReadonlyArray<A>): ReadonlyArray<A> => {
+  if (list.length > 0) return list
+  throw TurnError.make(
+    new TurnError.InvalidInput({ what: `TurnCase.arbitrary: ${what}`, expected: "at least one", received: "none" })
+  )
 }
 
 const orAbsent = <A>(some: Arbitrary.Arbitrary<A>, oneIn: number): Arbitrary.Arbitrary<A | undefined> =>
@@ -162,16 +169,22 @@ const orAbsent = <A>(some: Arbitrary.Arbitrary<A>, oneIn: number): Arbitrary.Arb
  * @stability experimental
  */
 export const arbitrary = (toolkit: Toolkit.Any, options?: GenerateOptions): Arbitrary.Arbitrary<TurnCase> => {
+  const owner = "TurnCase.arbitrary"
+  const maxCalls = TurnError.wholeNumber(owner, "maxCalls", options?.maxCalls ?? 6)
+  const maxTurns = TurnError.wholeNumber(owner, "maxTurns", options?.maxTurns ?? 2)
+  const latencies = notEmpty("latencies", options?.latencies ?? [0, 0, 10, 1, 5, 20])
+  for (const millis of latencies) TurnError.wholeNumber(owner, "latencies", millis, 0)
+  const tenants = notEmpty("tenants", options?.tenants ?? ["north", "south"])
   const stops = options?.stops ?? true
-  const time = Generate.pick([10, 0, 1, 5, 9, 11, 20, 21, 30, 45])
+  const time = Generate.pick([0, 10, 1, 5, 9, 11, 20, 21, 30, 45])
   const turn = Arbitrary.all({
     calls: Generate.callsOf(toolkit, {
-      maxCalls: options?.maxCalls ?? 6,
-      latencies: options?.latencies ?? [10, 0, 0, 1, 5, 20],
+      maxCalls,
+      latencies,
       oddities: options?.oddities ?? true,
       arguments: options?.arguments ?? {}
     }),
-    tenant: Generate.pick(options?.tenants ?? ["north", "south"]),
+    tenant: Generate.pick(tenants),
     at: Generate.pick([0, 0, 0, 5, 10]),
     siblings: Generate.pick(["letFinish", "letFinish", "failFast", "failFast", "quorum"]),
     execution: Generate.pick(["parallel", "parallel", "parallel", "sequential", 1, 2]),
@@ -183,14 +196,14 @@ export const arbitrary = (toolkit: Toolkit.Any, options?: GenerateOptions): Arbi
         Arbitrary.all({
           kind: Generate.pick(["interrupt", "cancel", "cancelOn", "cancelCall"]),
           at: time,
-          position: Generate.int(0, (options?.maxCalls ?? 6) - 1)
+          position: Generate.int(0, maxCalls - 1)
         }),
         2
       )
       : Arbitrary.Constant(undefined)
   })
   return Arbitrary.map(
-    Arbitrary.array(turn, { minLength: 1, maxLength: options?.maxTurns ?? 2 }),
+    Arbitrary.array(turn, { minLength: 1, maxLength: maxTurns }),
     (turns): TurnCase => ({
       turns: turns.map(({ deadline, grace, stop, ...turn }): CaseTurn => ({
         ...turn,
@@ -257,6 +270,14 @@ export const enumerate = (toolkit: Toolkit.Any, options?: EnumerateOptions): Eff
     return cases
   })
 
+const argumentsText = (args: unknown): string => {
+  try {
+    return JSON.stringify(args) ?? "{}"
+  } catch {
+    return TurnError.show(args)
+  }
+}
+
 const stopWords: Record<Stop["kind"], (stop: Stop) => string> = {
   interrupt: () => "interrupted",
   cancel: () => "cancelled through its handle",
@@ -306,7 +327,7 @@ export const show = ({ turns }: TurnCase): string =>
       `turn ${index} from ${at} ms: ${said.join(", ")}`,
       ...calls.map(({ after, before, call }, position) => {
         const id = call.id === `c${position}` ? "" : ` (id ${JSON.stringify(call.id)})`
-        return `  #${position}${id} ${call.name} ${JSON.stringify(call.arguments)}   ${before} ms, its own, ${after} ms`
+        return `  #${position}${id} ${call.name} ${argumentsText(call.arguments)}   ${before} ms, its own, ${after} ms`
       }),
       ...(stop === undefined ? [] : [
         `  ${stopWords[stop.kind](stop)} at ${stop.point === undefined ? `${stop.at} ms` : `point ${stop.point}`}`

@@ -4,6 +4,7 @@ import { Backend, Handler, ToolCall, ToolPolicy, Turn } from "effect-turn"
 import { type FakeTool, Laws, Simulation, TurnCase } from "effect-turn/testing"
 import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
+import * as Arbitrary from "effect/Arbitrary"
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -127,7 +128,7 @@ describe("each law", () => {
     Effect.gen(function*() {
       const o = yield* seen([["look", a], ["book", a], ["look", b], ["hang", a]], {
         execution: 3,
-        stop: { kind: "cancel", at: 38 }
+        stop: { kind: "cancel", at: 25 }
       })
       for (const law of Laws.all) {
         const { judged, problems } = law.judge(o)
@@ -165,7 +166,7 @@ describe("each law", () => {
       ])
       assert.match(
         told([[{ ...answers![0]!, outcome: { ...answers![0]!.outcome, id: "x" } }]]).join(),
-        /^R1: turn 0, as its closing was told, call 0/
+        /^R4: turn 0, as its closing was told, call 0/
       )
     }))
 
@@ -241,10 +242,10 @@ describe("each law", () => {
       )
       const cut = with_(o, 1, { end: "interrupted" })
       assert.match(
-        Laws.broken(cut).join(),
+        Laws.broken(cut, [Laws.writesWhole]).join(),
         /^R20: "c1" \(book\) of turn 0, a write without an idempotency key, was interrupted/
       )
-      assert.deepStrictEqual(Laws.broken(with_(o, 0, { end: "interrupted" })), [])
+      assert.deepStrictEqual(Laws.broken(with_(o, 0, { end: "interrupted" }), [Laws.writesWhole]), [])
     }))
 
   it.effect("R18: sees what is started after a stop, and after a failure of a turn that fails fast", () =>
@@ -264,6 +265,95 @@ describe("each law", () => {
       assert.deepStrictEqual(after, ['R18: "c1" (look) of turn 0 was started after a sibling failed ("c0")'])
       const finished = { ...changed(o, () => ({ failFast: false })), runs: [...o.runs, late] }
       assert.deepStrictEqual(Laws.broken(finished, [Laws.nothingAfterStop]), [])
+    }))
+
+  it.effect("R3: sees an outcome that tells another end, another effect, or another try than there may be", () =>
+    Effect.gen(function*() {
+      const o = yield* seen([["book", a], ["book", b], ["look", a], ["pay", a]])
+      const statuses = o.turns[0]!.answers!.map(({ outcome }) => outcome.status)
+      assert.deepStrictEqual(statuses, ["ok", "error", "ok", "ok"])
+      const told = (position: number, outcome: Partial<Laws.ReportedOutcome>) =>
+        Laws.broken(
+          changed(o, ({ answers }) => ({
+            answers: answers!.map((one) =>
+              one.position === position ? { ...one, outcome: { ...one.outcome, ...outcome } } : one
+            )
+          })),
+          [Laws.honest]
+        ).join()
+      assert.match(told(0, { effect: "none" }), /a write that was started: expected the effect "applied", got "none"$/)
+      assert.match(told(1, { effect: "none" }), /a write that was started: expected the effect "unknown", got "none"$/)
+      assert.match(told(1, { retryable: true }), /without an idempotency key, is told to be retryable$/)
+      assert.match(told(1, { status: "ok", code: "ok" }), /its handler ended otherwise: failed$/)
+      assert.match(told(0, { status: "error", code: "failed" }), /its handler ended otherwise: ok$/)
+      assert.match(told(2, { effect: "applied" }), /a read has no effect, and its outcome says "applied"$/)
+      const unrun = { ...o, runs: o.runs.filter((one) => one.position !== 2) }
+      assert.match(Laws.broken(unrun, [Laws.honest]).join(), /its outcome is ok, and no handler ran for it$/)
+    }))
+
+  it.effect("R15, R19: sees a clock that does not run, and a read that does not hear a stop", () =>
+    Effect.gen(function*() {
+      const o = yield* seen([["look", a], ["hang", a]], { stop: { kind: "cancel", at: 25 } })
+      const clocks = (o: Laws.Observation) => Laws.broken(o, [Laws.clocksKept]).join()
+      assert.match(
+        clocks(changed(with_(o, 0, { startedAt: 12, endedAt: 20 }), () => ({ deadline: 11 }))),
+        /^R15: "c0" \(look\) of turn 0 began 12 ms after its turn, whose deadline is 11 ms$/
+      )
+      assert.match(
+        clocks(with_(o, 0, { startedAt: 70_000, endedAt: 70_001 })),
+        /70000 ms of waiting, and may wait for 60000 ms/
+      )
+      assert.match(
+        clocks(with_(o, 0, { endedAt: 10_001 })),
+        /ran for 10001 ms, may run for 10000 ms, and was answered ok/
+      )
+      const heard = changed(o, ({ answers }) => ({
+        answers: answers!.map((one) => ({ ...one, outcome: { ...one.outcome, status: "ok" as const } }))
+      }))
+      assert.deepStrictEqual(Laws.broken(heard, [Laws.stopsHeard]), [
+        'R19: "c1" (hang) of turn 0 was at work when its turn was stopped at 25 ms, and its outcome is ok'
+      ])
+    }))
+
+  it.effect("R12: keys are read as the plan reads them", () =>
+    Effect.gen(function*() {
+      const pairs: ReadonlyArray<readonly [string, string, boolean]> = [
+        ["a", "a/b", true],
+        ["customer:1", "customer:1/orders", true],
+        ["customer:1", "customer:12", false],
+        ["a/../b", "b", true],
+        ["file:", "file:/a", true],
+        ["..", "x", true],
+        ["file:a/../b", "file:b", true],
+        ["../x", "y", true],
+        [".", "q", true],
+        ["file:/a/b", "file:/a//b/./c", true],
+        ["file:/a/b", "file:/a/c", false],
+        ["f:/a/../..", "f:/b", true],
+        ["x:1", "y:1", false]
+      ]
+      for (const [one, other, expected] of pairs) {
+        const Both = pipe(Tool.make("both", parts), ToolPolicy.write({ keys: ({ hotel }) => [hotel] }))
+        const toolkit = Toolkit.make(Both)
+        const calls = [one, other].map((hotel, i) => ToolCall.make(`c${i}`, "both", { hotel }))
+        const planned = (yield* Turn.plan(toolkit, calls)).edges.length > 0
+        assert.strictEqual(planned, expected, `${one} and ${other}`)
+        const run = yield* Simulation.run(
+          TurnCase.run(toolkit, toolkit.toLayer({ both: () => Effect.as(Effect.sleep(5), "x") }), {
+            turns: [{
+              calls: calls.map((call) => ({ call, before: 0, after: 0 })),
+              tenant: "north",
+              at: 0,
+              siblings: "letFinish",
+              execution: "parallel",
+              dedupe: "all"
+            }]
+          })
+        )
+        const o = (run.exit as Exit.Success<Laws.Observation>).value
+        assert.deepStrictEqual(Laws.broken(o), [], `${one} and ${other}`)
+        assert.strictEqual(Laws.noOverlap.judge(o).judged > 0, planned, `${one} and ${other}`)
+      }
     }))
 
   it.effect("R3, R24, R29, R35: sees a started call denied, a write run twice, half a character, and another tenant", () =>
@@ -412,15 +502,59 @@ describe("a suite", () => {
         seeds: 2
       }
       const told = yield* runSuite((it) => Laws.suite(it, options))
-      assert.deepStrictEqual(told.map(({ result }) => result), ["passed", "passed", "failed"])
-      const message = told[2]!.message!
+      assert.deepStrictEqual(told.map(({ result }) => result), ["passed", "passed", "passed", "failed"])
+      const message = told[3]!.message!
       assert.include(message, "mine: paid")
-      assert.match(message, /#0 pay \{"hotel":"a"\} {3}10 ms, its own, 10 ms\n\nWhat ran/)
+      assert.match(message, /#0 pay \{"hotel":"a"\} {3}0 ms, its own, 0 ms\n\nWhat ran/)
       const replay = JSON.parse(/\{ replay: (".*") \}/.exec(message)![1]!) as string
       const again = yield* runSuite((it) => Laws.suite(it, { ...options, replay }))
-      assert.deepStrictEqual(again.map(({ result }) => result), ["passed", "passed", "failed"])
-      assert.include(again[2]!.message!, "mine: paid")
+      assert.deepStrictEqual(again.map(({ result }) => result), ["passed", "passed", "passed", "failed"])
+      assert.include(again[3]!.message!, "mine: paid")
     }))
+
+  it.live("fails when a law was seen broken once, and never again", () =>
+    Effect.gen(function*() {
+      let looks = 0
+      const once: Laws.Law = {
+        name: "once",
+        rules: ["mine"],
+        says: "it is seen once",
+        judge: () => ({ judged: 1, problems: ++looks === 20 ? ["mine: seen"] : [] })
+      }
+      const told = yield* runSuite((it) =>
+        Laws.suite(it, { toolkit: Toolkit.make(Look), layer, laws: [once], inputs: 10, seeds: 3 })
+      )
+      assert.deepStrictEqual(told.map(({ result }) => result), ["passed", "passed", "failed"])
+      assert.match(told[2]!.message!, /mine: seen\nThis was seen once, and not again/)
+    }))
+
+  it.live("fails when a tool is never started, whatever it is called with", () =>
+    Effect.gen(function*() {
+      const At = pipe(
+        Tool.make("at", { parameters: Schema.Struct({ day: Schema.Date }) }),
+        ToolPolicy.read({ keys: () => [] })
+      )
+      const toolkit = Toolkit.make(At)
+      const told = yield* runSuite((it) =>
+        Laws.suite(it, { toolkit, layer: toolkit.toLayer({ at: () => Effect.void }), inputs: 40 })
+      )
+      assert.strictEqual(told[1]!.result, "failed")
+      assert.match(told[1]!.message!, /the tool "at" was called \d+ times and never started: .*invalid_arguments/)
+    }))
+
+  it("refuses what leaves nothing to judge, and what nobody has", () => {
+    assert.throws(
+      () => Laws.suite(it, { toolkit: Toolkit.make(), layer: Layer.empty }),
+      /at least one tool, .*got 14|at least one tool/
+    )
+    assert.throws(() => Laws.suite(it, { toolkit: Toolkit.make(Look), layer, laws: [] }), /at least one law/)
+    const cases = (options: TurnCase.GenerateOptions) => () => TurnCase.arbitrary(kit, options)
+    assert.throws(cases({ arguments: { boook: Arbitrary.Constant({}) } }), /names of tools: look, .* and got "boook"/)
+    assert.throws(cases({ latencies: [-1] }), /latencies.*whole number from 0, and is -1/)
+    assert.throws(cases({ latencies: [] }), /latencies: expected at least one/)
+    assert.throws(cases({ tenants: [] }), /tenants: expected at least one/)
+    assert.throws(cases({ maxCalls: 0 }), /maxCalls.*whole number from 1/)
+  })
 
   it.live("fails when a turn does not end", () =>
     Effect.gen(function*() {
@@ -438,6 +572,8 @@ describe("a suite", () => {
           inputs: 3
         })
       )
+      // The first test tells; the laws have nothing to add.
+      assert.deepStrictEqual(told.slice(2).map(({ result }) => result), Laws.all.map(() => "skipped"))
       assert.strictEqual(told[0]!.result, "failed")
       assert.include(told[0]!.message!, "it hangs: it has not ended, and nothing is left that could go on")
     }))

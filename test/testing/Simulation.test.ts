@@ -259,6 +259,18 @@ describe("a simulated run", () => {
       for (const schedule of [0, 7, "7", "7/", "7/2:1", "7/2:1,40:2"]) {
         assert.isUndefined((yield* Simulation.run(Effect.void, { schedule })).problem)
       }
+      for (const horizon of [NaN, -1, 0, "3" as never]) {
+        assert.match(
+          refused(() => Simulation.run(Effect.void, { horizon }))!,
+          /"horizon" must be a length of time over 0, and is/
+        )
+      }
+      for (const budget of [NaN, -1, "3" as never]) {
+        assert.match(
+          refused(() => Simulation.explore(Effect.void, { budget }))!,
+          /"budget" must be a length of time, and is/
+        )
+      }
       assert.match(
         refused(() => Simulation.run(Effect.void, { maxSteps: 0 }))!,
         /maxSteps.*a whole number from 1, and is 0/

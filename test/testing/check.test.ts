@@ -188,7 +188,13 @@ describe("rules that always hold", () => {
     const left = { ...look, ended: undefined, endedAt: undefined }
     const observed = observedOf({
       runs: [left],
-      turns: [turnOf({ stops: [0] })],
+      turns: [turnOf({
+        stops: [0],
+        answers: [
+          answers[0]!,
+          answerOf(1, { id: "b", status: "cancelled", code: "by_caller", started: false, effect: "none" })
+        ]
+      })],
       permitsOut: { hotels: 1 },
       permitsAtEnd: { hotels: 1 }
     })
@@ -254,14 +260,15 @@ describe("rules that always hold", () => {
     ))
 
   it("lets work inside a handler touch what the handler holds", () => {
-    const outer = { ...look, tool: "agent", access: "write" as const, ended: 3.5, endedAt: 20 }
-    const inner = { ...book, turn: "turn-0/0.1", position: 0, parent: outer }
-    assert.deepStrictEqual(rules(observedOf({ runs: [outer, inner] })), [])
+    const outer = { ...look, tool: "agent", access: "write" as const, ended: 1.8, endedAt: 10 }
+    const inner = { ...book, turn: "turn-0/0.1", position: 0, parent: outer, began: 1, ended: 1.5, endedAt: 8 }
+    assert.deepStrictEqual(rules(observedOf({ runs: [outer, inner, book] })), [])
   })
 
   it("finds a write without a key that was interrupted", () => {
     const runs = [look, { ...book, end: "interrupted" as const, effectAt: undefined }]
     assert.deepStrictEqual(rules(observedOf({ runs })), [
+      'R3: turn 0, call 1 ("b"): its outcome is ok, and its handler ended otherwise: interrupted',
       'R20: "b" (book) of turn 0, a write without an idempotency key, was interrupted at 20 ms after its start at 10 ms'
     ])
     const keyed = {

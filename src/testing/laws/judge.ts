@@ -6,7 +6,16 @@
 import * as Outcome from "../../Outcome.ts"
 import * as TurnError from "../../TurnError.ts"
 import type * as FakeTool from "../FakeTool.ts"
-import { type Answer, atWork, lastAnswer, type Observation, type ObservedTurn, rootOf } from "./observation.ts"
+import {
+  type Answer,
+  atWork,
+  lastAnswer,
+  type Observation,
+  type ObservedTurn,
+  type ReportedOutcome,
+  rootOf,
+  type ToolFacts
+} from "./observation.ts"
 
 /** What a law found: how many things it judged, and what is wrong with them. */
 export interface Judged {
@@ -49,15 +58,16 @@ const same = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.str
 
 /** What is told of a call elsewhere, and differs from what it was answered. */
 const otherwise = (
+  rule: string,
   where: string,
   answers: ReadonlyArray<Answer>,
   told: ReadonlyArray<Answer>
 ): ReadonlyArray<string> =>
   told.length !== answers.length
-    ? [`R1: ${where}: expected ${answers.length} outcomes, got ${told.length}`]
+    ? [`${rule}: ${where}: expected ${answers.length} outcomes, got ${told.length}`]
     : told.flatMap((one, position) =>
       same(one.outcome, answers[position]!.outcome) ? [] : [
-        `R1: ${where}, call ${position}: expected the one answer that it was given, ${
+        `${rule}: ${where}, call ${position}: expected the one answer that it was given, ${
           TurnError.show(answers[position]!.outcome)
         }, got ${TurnError.show(one.outcome)}`
       ]
@@ -71,7 +81,9 @@ export const answeredOnce = (o: Observation): Judged =>
       return [`R1: turn ${index}: expected one outcome for each of ${calls.length} calls, got ${answers.length}`]
     }
     const problems: Array<string> = []
-    if (lateAnswers !== undefined) problems.push(...otherwise(`turn ${index}, when all was over`, answers, lateAnswers))
+    if (lateAnswers !== undefined) {
+      problems.push(...otherwise("R1", `turn ${index}, when all was over`, answers, lateAnswers))
+    }
     if (events === undefined) return problems
     const ends = events.filter(({ event }) => event._tag === "CallEnded")
     calls.forEach((call, position) => {
@@ -94,7 +106,7 @@ export const toldAsAnswered = (o: Observation): Judged =>
     if (told.length !== 1) {
       return [`R4: ${turn.id}: expected to be told once that it has closed, and was told ${told.length} times`]
     }
-    return otherwise(`turn ${index}, as its closing was told`, answers, told[0]!)
+    return otherwise("R4", `turn ${index}, as its closing was told`, answers, told[0]!)
   })
 
 export const emissionOrder = (o: Observation): Judged =>
@@ -123,6 +135,23 @@ export const emissionOrder = (o: Observation): Judged =>
     })
   )
 
+/** What has to have become of a run for its outcome to be true; undefined where the outcome says nothing of it. */
+const endFor = (outcome: ReportedOutcome): FakeTool.Run["end"] => {
+  switch (outcome.code ?? outcome.status) {
+    case "ok":
+    case "unencodable_result":
+      return "ok"
+    case "failed":
+      return "failed"
+    case "defect":
+      return "died"
+    case "by_itself":
+      return "itself"
+    default:
+      return undefined
+  }
+}
+
 export const honest = (o: Observation): Judged =>
   each(
     turns(o).flatMap(({ index, turn }) =>
@@ -137,17 +166,53 @@ export const honest = (o: Observation): Judged =>
       if (own !== position) return undefined // not this call's answer, which another law has said
       // A call that has left the run that it shared was answered by itself; the run went on for the others.
       const left = outcome.status === "cancelled" && turn.answers!.some((one) => one.outcome.duplicateOf === outcome.id)
-      if (left) return undefined
+      if (left || outcome.duplicateOf !== undefined) return undefined
       const runs = o.runs.filter((run) => run.turn === turn.id && run.position === position)
       const where = `R3: turn ${index}, call ${position} (${JSON.stringify(outcome.id)})`
       if (runs.length > 0 && !outcome.started) {
         return [`${where}: its handler was started, and its outcome says that it was not`]
       }
-      return outcome.effect === "none" && runs.some((run) => run.effectAt !== undefined)
-        ? [`${where}: its effect landed, and its outcome says that there was none`]
-        : []
+      if (outcome.effect === "none" && runs.some((run) => run.effectAt !== undefined)) {
+        return [`${where}: its effect landed, and its outcome says that there was none`]
+      }
+      const wanted = endFor(outcome)
+      const facts = o.tools.get(turn.calls[position]!.name)
+      // A promise goes on although its fiber was interrupted, and what it came to is told of a write.
+      const cameTo = ({ end }: FakeTool.Run) => end === wanted || (end === "interrupted" && facts?.keyed === true)
+      if (wanted !== undefined && !runs.some(cameTo)) {
+        return [
+          `${where}: its outcome is ${outcome.status}${outcome.code === undefined ? "" : ` (${outcome.code})`}, and ${
+            runs.length === 0
+              ? "no handler ran for it"
+              : `its handler ended otherwise: ${runs.at(-1)!.end ?? "not at all"}`
+          }`
+        ]
+      }
+      if (facts === undefined) return []
+      return aboutEffect(where, outcome, facts)
     }
   )
+
+/** What a tool's answer has to say of its effect, and of another try. */
+const aboutEffect = (where: string, outcome: ReportedOutcome, facts: ToolFacts): ReadonlyArray<string> => {
+  const { code, effect, started, status } = outcome
+  if (facts.access === "read") {
+    return effect === "none" ? [] : [`${where}: a read has no effect, and its outcome says ${JSON.stringify(effect)}`]
+  }
+  if (!started) {
+    return effect === "none" ? [] : [`${where}: it was not started, and its outcome says ${JSON.stringify(effect)}`]
+  }
+  const mayBeNone = status === "error" && code === "failed" && facts.tellsNoEffect
+  const wanted = status === "ok" || code === "unencodable_result" ? "applied" : "unknown"
+  if (effect !== wanted && !(mayBeNone && effect === "none")) {
+    return [
+      `${where}: a write that was started: expected the effect ${JSON.stringify(wanted)}, got ${JSON.stringify(effect)}`
+    ]
+  }
+  return effect !== "none" && outcome.retryable && !facts.keyed
+    ? [`${where}: a write that may have had its effect, without an idempotency key, is told to be retryable`]
+    : []
+}
 
 /** When the work of a run could first have been told to stop. */
 const stoppedAt = (o: Observation, turn: ObservedTurn, run: FakeTool.Run): number => {
@@ -294,29 +359,51 @@ export const limitsKept = (o: Observation): Judged => {
   )
 }
 
-/** A path without empty, `.` and `..` segments. */
-const normal = (key: string): string => {
-  const [head = "", ...rest] = key.split("/")
+/**
+ * The steps of a key, as R12 has them: what stands before the first colon, then its path with `.`, `..` and doubled slashes resolved.
+ * A path that leads out of its beginning may mean anything there.
+ */
+const steps = (key: string): ReadonlyArray<string> => {
+  const [, scheme, path] = /^([^:]*:)?([^]*)$/.exec(key)!
+  const head = scheme === undefined ? [] : [scheme]
+  if (!/\/|^\.\.?$/.test(path!)) return [...head, path!]
+  const absolute = path!.startsWith("/")
   const parts: Array<string> = []
-  for (const part of rest) {
-    if (part === "..") parts.pop()
-    else if (part !== "" && part !== ".") parts.push(part)
+  for (const part of path!.split("/")) {
+    if (part === "" || part === ".") continue
+    if (part !== "..") parts.push(part)
+    else if (parts.length > 0) parts.pop()
+    else if (!absolute) return head
   }
-  return rest.length === 0 ? head : `${head}/${parts.join("/")}`
+  return [...head, ...(absolute ? [""] : []), ...parts]
 }
 
-const covers = (a: string, b: string): boolean =>
-  a === b || (a.includes("/") && b.startsWith(a.endsWith("/") ? a : `${a}/`))
+const covers = (a: ReadonlyArray<string>, b: ReadonlyArray<string>): boolean =>
+  a.length <= b.length && a.every((step, i) => step === b[i])
+
+/** What a run touches: its keys as they are written, with their steps; undefined for unknown reach. */
+type Reach = ReadonlyArray<readonly [key: string, steps: ReadonlyArray<string>]> | undefined
+
+const reaches = new WeakMap<Observation, Map<FakeTool.Run, Reach>>()
+
+/** Found once for each run: laws look at all pairs. */
+const reachOf = (o: Observation, run: FakeTool.Run): Reach => {
+  let known = reaches.get(o)
+  if (known === undefined) reaches.set(o, known = new Map())
+  if (!known.has(run)) {
+    known.set(run, o.tools.get(run.tool)?.keys(run.params)?.map((key) => [key, steps(key)] as const))
+  }
+  return known.get(run)
+}
 
 /** Two runs conflict when they may touch the same thing, and one of them writes. */
 const conflict = (o: Observation, a: FakeTool.Run, b: FakeTool.Run): string | undefined => {
   if (a.access === "read" && b.access === "read") return undefined
-  const keysOf = (run: FakeTool.Run) => o.tools.get(run.tool)?.keys(run.params)?.map(normal)
-  const keysA = keysOf(a)
-  const keysB = keysOf(b)
-  if (keysA?.length === 0 || keysB?.length === 0) return undefined
-  if (keysA === undefined || keysB === undefined) return "unknown reach"
-  return keysA.find((one) => keysB.some((other) => covers(one, other) || covers(other, one)))
+  const reachA = reachOf(o, a)
+  const reachB = reachOf(o, b)
+  if (reachA?.length === 0 || reachB?.length === 0) return undefined
+  if (reachA === undefined || reachB === undefined) return "unknown reach"
+  return reachA.find(([, one]) => reachB.some(([, other]) => covers(one, other) || covers(other, one)))?.[0]
 }
 
 const isInside = (run: FakeTool.Run, outer: FakeTool.Run): boolean => {
@@ -416,6 +503,52 @@ export const workConserving = (o: Observation): Judged => {
     ]
   })
 }
+
+/** Limits of time are kept: on waiting, on running, on the whole turn. */
+export const clocksKept = (o: Observation): Judged =>
+  each(o.runs, (run) => {
+    const facts = o.tools.get(run.tool)
+    const index = o.turns.findIndex((turn) => turn.id === run.turn)
+    const turn = o.turns[index]
+    if (facts === undefined || turn?.answers === undefined) return undefined
+    const problems: Array<string> = []
+    const waited = run.startedAt - turn.startedAt
+    if (waited > facts.waitTimeout) {
+      problems.push(
+        `R15: ${named(o, run)} began after ${waited} ms of waiting, and may wait for ${facts.waitTimeout} ms`
+      )
+    }
+    if (waited > turn.deadline) {
+      problems.push(`R15: ${named(o, run)} began ${waited} ms after its turn, whose deadline is ${turn.deadline} ms`)
+    }
+    // What has taken too long is told so; a write is awaited all the same, and its true end is told.
+    const ran = (run.endedAt ?? Infinity) - run.startedAt
+    const status = turn.answers[run.position]?.outcome.status
+    if (run.access === "read" && ran > facts.timeout && status === "ok") {
+      problems.push(`R15: ${named(o, run)} ran for ${ran} ms, may run for ${facts.timeout} ms, and was answered ok`)
+    }
+    if (ran > facts.timeout + (run.access === "read" ? turn.graceReads : Infinity)) {
+      const told = turn.events?.some(({ event }) => event._tag === "CallSettledLate" && event.position === run.position)
+      if (told !== true && run.endedAt !== undefined) {
+        problems.push(`R15: ${named(o, run)} went on for ${ran} ms, past its time and its grace, and nobody was told`)
+      }
+    }
+    return problems
+  })
+
+/** Reads that are at work when their turn is stopped are told to be stopped, whatever they come to. */
+export const stopsHeard = (o: Observation): Judged =>
+  each(o.runs, (run) => {
+    const turn = o.turns.find((one) => one.id === run.turn)
+    const stop = turn?.events?.find(({ event }) => event._tag === "TurnStopped")
+    if (turn?.answers === undefined || stop === undefined || run.access === "write") return undefined
+    // What hears the stop at once has ended before it is told.
+    if (run.end !== "interrupted" && !atWork(run, stop.place)) return undefined
+    const status = turn.answers[run.position]?.outcome.status
+    return status === "cancelled" || status === "timeout" ? [] : [
+      `R19: ${named(o, run)} was at work when its turn was stopped at ${stop.event.at} ms, and its outcome is ${status}`
+    ]
+  })
 
 export const writesWhole = (o: Observation): Judged =>
   each(o.runs, (run) => {

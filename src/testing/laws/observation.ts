@@ -17,6 +17,7 @@ import type * as FakeTool from "../FakeTool.ts"
  *
  * `keys` gives the resource keys of a call, undefined for unknown reach. `keyed`: a write that carries an idempotency key which
  * its backend honours, so that it may be interrupted and run again. `asks`: whether it needs approval is a question that may take time.
+ * `tellsNoEffect`: a failure of its own can say that nothing was changed.
  *
  * @category models
  * @since 0.1.0
@@ -31,6 +32,7 @@ export interface ToolFacts {
   readonly waitTimeout: number
   readonly backend: string | undefined
   readonly asks: boolean
+  readonly tellsNoEffect: boolean
 }
 
 /** What a tool's policies say. @internal */
@@ -44,7 +46,8 @@ export const factsOf = (tool: Tool.Any): ToolFacts => {
     idleTimeout: policy.idleTimeout,
     waitTimeout: policy.waitTimeout,
     backend: policy.backend?.key,
-    asks: typeof tool.needsApproval === "function"
+    asks: typeof tool.needsApproval === "function",
+    tellsNoEffect: policy.failures.noEffect !== undefined
   }
 }
 

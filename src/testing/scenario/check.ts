@@ -17,7 +17,8 @@ const factsOf = (said: Form.Tool): ToolFacts => ({
   idleTimeout: Infinity,
   waitTimeout: said.queueTimeoutMs ?? Infinity,
   backend: said.backend,
-  asks: false
+  asks: false,
+  tellsNoEffect: true
 })
 
 const observationOf = (scenario: Form.Scenario, observed: Report.Observed): Observation => {

@@ -13,6 +13,7 @@ import * as JsonSchema from "effect/JsonSchema"
 import * as Schema from "effect/Schema"
 import * as SchemaRepresentation from "effect/SchemaRepresentation"
 import * as ToolCall from "../../ToolCall.ts"
+import * as TurnError from "../../TurnError.ts"
 
 export const int = (minimum: number, maximum: number): Arbitrary.Arbitrary<number> =>
   Arbitrary.schema(Schema.Int.check(Schema.isBetween({ minimum, maximum })))
@@ -34,7 +35,7 @@ const readable = { string: ["a", "b", "c"], number: [1, 2, 3] } as const
 
 /** Puts readable values in the place of generated ones, one by one, wherever the schema takes them. */
 const made = (value: unknown, salt: ReadonlyArray<number>, takes: (value: unknown) => boolean): unknown => {
-  let whole = structuredClone(value)
+  let whole = value
   let leaf = 0
   const visit = (path: ReadonlyArray<PropertyKey>, at: unknown): void => {
     if (typeof at === "object" && at !== null) {
@@ -63,6 +64,15 @@ const put = (value: unknown, path: ReadonlyArray<PropertyKey>, leaf: unknown): u
   return copy
 }
 
+/** As a model would write it. What JSON cannot hold stays as it is: the tool will say that it cannot take it. */
+const asJson = (value: unknown): unknown => {
+  try {
+    return JSON.parse(JSON.stringify(value))
+  } catch {
+    return value
+  }
+}
+
 /** Arguments of a tool, encoded as a model would write them. */
 const argumentsOf = (tool: Tool.Any): Arbitrary.Arbitrary<unknown> => {
   const schema = schemaOf(tool) as Schema.Codec<unknown, unknown>
@@ -79,7 +89,7 @@ const argumentsOf = (tool: Tool.Any): Arbitrary.Arbitrary<unknown> => {
       // Two of three possible values, mostly: then calls of one turn meet, and not always.
       salt: Arbitrary.array(pick([0, 0, 1, 1, 2]), { minLength: 1, maxLength: 3 })
     }),
-    ({ salt, value }) => made(Schema.encodeUnknownSync(schema)(value) ?? {}, salt, takes)
+    ({ salt, value }) => made(asJson(Schema.encodeUnknownSync(schema)(value) ?? {}), salt, takes)
   )
 }
 
@@ -142,6 +152,16 @@ export const callsOf = (
 ): Arbitrary.Arbitrary<ReadonlyArray<CaseCall>> => {
   const tools = Object.values(toolkit.tools) as ReadonlyArray<Tool.Any>
   if (tools.length === 0) return Arbitrary.Constant([])
+  for (const name of Object.keys(options.arguments)) {
+    if (Object.hasOwn(toolkit.tools, name)) continue
+    throw TurnError.make(
+      new TurnError.InvalidInput({
+        what: "the generated arguments",
+        expected: `the names of tools: ${tools.map((tool) => tool.name).join(", ")}`,
+        received: TurnError.show(name)
+      })
+    )
+  }
   const perTool = tools.map((tool) => {
     const own = Object.hasOwn(options.arguments, tool.name) ? options.arguments[tool.name] : undefined
     return Arbitrary.map(own ?? argumentsOf(tool), (args) => ({ name: tool.name, args }))

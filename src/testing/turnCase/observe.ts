@@ -33,6 +33,19 @@ const endOf = (exit: Exit.Exit<unknown, unknown>): NonNullable<FakeTool.Run["end
     : "itself"
 }
 
+/** A handler that throws dies in its run, and the run is seen. */
+const called: (handler: AnyHandler, params: unknown, context: unknown) => ReturnType<AnyHandler> = (
+  handler,
+  params,
+  context
+) => {
+  try {
+    return handler(params, context)
+  } catch (thrown) {
+    return Effect.die(thrown)
+  }
+}
+
 const watched = (
   world: FakeTool.World,
   tool: Tool.Any,
@@ -41,7 +54,7 @@ const watched = (
   onChange: () => void
 ): AnyHandler =>
 (params, context) => {
-  const own = handler(params, context)
+  const own = called(handler, params, context)
   const backend = ToolPolicy.get(tool).backend?.key
   const whole = Effect.uninterruptibleMask((restore) =>
     Effect.withFiber((fiber) => {
