@@ -1,6 +1,6 @@
 /** Clocks, stops, the grace, and what is left to the supervisor. */
 import { assert, describe, it } from "@effect/vitest"
-import { type Outcome, ToolCall, ToolPolicy, Turn, type TurnEvent } from "effect-turn"
+import { type Outcome, Siblings, ToolCall, ToolPolicy, Turn, type TurnEvent } from "effect-turn"
 import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
 import * as Context from "effect/Context"
@@ -579,6 +579,30 @@ describe("R20: the grace", () => {
         run([call("write", "w", ["k"]), call("read", "a", ["k"])], { grace: 100 }).pipe(Effect.provide(layer))
       )
       assert.deepStrictEqual(book.span("a"), [20_000, 20_010])
+    }))
+})
+
+describe("R14: a turn that ends in the step in which its permit comes back", () => {
+  it.effect("hands it on to a turn that waits for it", () =>
+    Effect.gen(function*() {
+      const { book, layer } = lab({
+        api: { concurrency: 1 },
+        script: { slow: { ms: 30 }, fails: { end: "fail" }, now: { ms: 0 } }
+      })
+      yield* Effect.gen(function*() {
+        // The last call starts when the second has failed; it ends at once, and that is enough: the first is stopped in this step.
+        const first = yield* fork(
+          run([call("fetch", "slow", []), call("read", "fails", []), call("read", "now", [])], {
+            siblings: Siblings.quorum(1),
+            execution: 2
+          })
+        )
+        const second = yield* fork(run([call("fetch", "next", [])]))
+        yield* TestClock.adjust(100)
+        assert.deepStrictEqual(words(yield* ended(first)), ["cancelled/by_sibling", "error/failed", "ok"])
+        yield* ended(second)
+        assert.deepStrictEqual([book.span("slow"), book.span("next")], [[0, 10], [10, 20]])
+      }).pipe(Effect.provide(layer))
     }))
 })
 

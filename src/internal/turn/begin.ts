@@ -178,10 +178,8 @@ const takeIn = (state: TurnState, toolkit: AnyToolkit, intake: Intake, opts: Che
     if (one.pending !== undefined) (pending ??= []).push(one.pending)
   }
   const go = () => {
-    const plan = TurnPlan.make(taken, opts)
-    // Schemas and other code of the caller's, asked so far, may have stopped the turn.
     if (state.stopped !== undefined) return
-    state.start(taken, plan, (one) => around.runner(toolkit, one.tool!) as Runner)
+    state.start(taken, TurnPlan.make(taken, opts), (one) => around.runner(toolkit, one.tool!) as Runner)
   }
   if (pending === undefined) return go()
   state.helper(Effect.forEach(pending, (one) => one, { concurrency: "unbounded", discard: true }), go)

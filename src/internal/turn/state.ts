@@ -37,7 +37,7 @@ const waitIsOver = (run: Run): void =>
     if (run.phase === "waiting") run.turn.conclude(run, Answers.timedOut(run, limit, policy))
     else if (run.starting && run.stopReason === undefined) {
       run.expired = limit
-      run.fiber!.interruptUnsafe()
+      run.fiber?.interruptUnsafe()
     }
   })
 const helpersAreLate = (turn: TurnState): void => turn.step(() => turn.closeWithoutHelpers())
@@ -96,7 +96,7 @@ export class TurnState implements TurnPlan.Nested {
   private waitsForHelpers = false
   private outOfPatience = false
   private fibers = 0
-  onClosed = (_: ReadonlyArray<AnyOutcome>): void => {}
+  onClosed: ((outcomes: ReadonlyArray<AnyOutcome>) => void) | undefined = undefined
 
   constructor(setting: Setting) {
     this.setting = setting
@@ -107,8 +107,15 @@ export class TurnState implements TurnPlan.Nested {
     this.group = new Siblings.Group(setting.policy)
     const { held, parent, tenant } = setting.around
     this.lines = setting.limit === Infinity ? undefined : new Lines(tenant, held, setting.limit)
-    this.ancestors = parent === undefined ? undefined : ancestorsOf(parent)
-    if (parent !== undefined) (parent.nested ??= new Set()).add(this)
+    if (parent === undefined) this.ancestors = undefined
+    else {
+      const ancestors = new Set<Run>()
+      for (let run: Run | undefined = parent; run !== undefined; run = run.turn.setting.around.parent) {
+        ancestors.add(run)
+      }
+      this.ancestors = ancestors
+      ;(parent.nested ??= new Set()).add(this)
+    }
     setting.runtime.turns.add(this)
   }
 
@@ -121,7 +128,7 @@ export class TurnState implements TurnPlan.Nested {
   }
 
   isAncestor(owner: object): boolean {
-    return this.ancestors!.has(owner as Run)
+    return this.ancestors?.has(owner as Run) ?? false
   }
   goesFirst(owner: object): boolean {
     const run = owner as Run
@@ -223,9 +230,9 @@ export class TurnState implements TurnPlan.Nested {
       case "deferred":
         // One that may be held itself is asked about first, as if its answer had been known.
         if (one.asking !== undefined) return this.addRun(one, call, runnerOf)
-        return this.fill(one.position, Answers.deferred(one, call.code as "placeholder", call.message!))
+        return this.fill(one.position, Answers.deferred(one, call.code as "placeholder", call.message ?? ""))
       case "refused":
-        return this.fill(one.position, Answers.refused(one, call.code as Outcome.ErrorCode, call.message!))
+        return this.fill(one.position, Answers.refused(one, call.code as Outcome.ErrorCode, call.message ?? ""))
       case "duplicate":
         return this.joinTwin(one, call.duplicateOf!)
     }
@@ -240,6 +247,9 @@ export class TurnState implements TurnPlan.Nested {
 
   /** Takes a run's place in the order of its tenant's keys; without a conflict it is ready at once. */
   private takePlace(run: Run): void {
+    if (run.phase !== "waiting") return
+    // A function of the caller's, asked for units, may have stopped the turn.
+    if (run.group.stopped !== undefined) return run.skip(run.group.stopped)
     const { around, runtime, sequential } = this.setting
     const { keys } = run.taken
     if (sequential || keys === undefined || keys.length > 0) {
@@ -304,6 +314,7 @@ export class TurnState implements TurnPlan.Nested {
     if (run.timer !== undefined) run.timer.off = true
     this.release(run)
     run.group.ended(run, Siblings.neutral)
+    this.touch()
   }
 
   private defer(run: Run): void {
@@ -348,7 +359,10 @@ export class TurnState implements TurnPlan.Nested {
 
   /** Does what has become possible: starts what is ready, fills the line, sets the clocks, closes. */
   pump(): void {
-    if (this.closed || !this.planned) return this.tryClose()
+    if (this.closed || !this.planned) {
+      this.lines?.serve()
+      return this.tryClose()
+    }
     for (let i = 0; i < this.ready.length; i++) this.admit(this.ready[i]!)
     this.ready.length = 0
     if (this.lines !== undefined) {
@@ -388,7 +402,7 @@ export class TurnState implements TurnPlan.Nested {
     if (lines.join(run, pool)) return this.touch()
     this.conclude(
       run,
-      Answers.refused(run, "queue_full", `the line of the backend "${pool!.name}" is full: call again later`)
+      Answers.refused(run, "queue_full", `the line of the backend "${pool?.name}" is full: call again later`)
     )
   }
 
@@ -408,6 +422,7 @@ export class TurnState implements TurnPlan.Nested {
 
   /** Keys and permit are there: the call is started, in one step (rule R21). */
   begin(run: Run): void {
+    if (run.phase !== "waiting") return this.release(run)
     this.running++
     const { journal } = this.setting.around
     if (journal === undefined) return this.launch(run)
@@ -463,6 +478,7 @@ export class TurnState implements TurnPlan.Nested {
       run.timer = undefined
     }
     const now = setting.timers.now()
+    run.progressAt = now
     // From here on a stop meets a call that has started, also one that comes from the handler's own first steps.
     run.phase = "running"
     if (setting.emit !== undefined) {
@@ -519,11 +535,13 @@ export class TurnState implements TurnPlan.Nested {
 
   /** The time of silence is over, unless there was a note meanwhile. */
   silent(run: Run): void {
+    if (!run.atWork) return
     const { timers } = this.setting
     const { idleTimeout } = run.policy
     const left = run.progressAt + idleTimeout - timers.now()
     if (left <= 0) return run.expire("idleTimeout", idleTimeout)
     run.idleTimer = timers.set(left, silenceIsOver, run)
+    this.touch()
   }
 
   /** The fiber of a run has ended. */
@@ -551,7 +569,12 @@ export class TurnState implements TurnPlan.Nested {
         problem === undefined ? Exit.succeed(encodedResult) : Exit.die(problem)
       )
     }
-    const encoded = runner.entry.encode(exit.value)
+    let encoded: Effect.Effect<unknown, unknown, any>
+    try {
+      encoded = runner.entry.encode(exit.value)
+    } catch (error) {
+      encoded = Exit.die(error)
+    }
     if (Exit.isExit(encoded)) return this.decide(run, exit, encoded)
     // The schema needs time, or services, to encode: the work is over, its answer is still being written.
     if (run.timer !== undefined) run.timer.off = true
@@ -606,16 +629,22 @@ export class TurnState implements TurnPlan.Nested {
 
   /** Fills the slots of a run: its own, and those of identical calls. */
   private answer(run: Run, outcome: AnyOutcome): void {
-    if (run.asks) this.fill(run.position, outcome)
-    for (const position of run.twins ?? []) this.fillAs(this.some.twins.get(position)!, outcome)
+    if (run.asks) {
+      run.asks = false
+      this.fill(run.position, outcome)
+    }
+    const { twins } = run
+    if (twins === undefined) return
+    run.twins = undefined
+    for (const position of twins) this.fillAs(this.some.twins.get(position)!, outcome)
   }
 
   /** Answers a call with a copy of what another one was answered. */
   private fillAs(taken: Taken, of: AnyOutcome): void {
     const copy = Answers.duplicate(taken, of, taken.tool)
     if (Exit.isExit(copy) && Exit.isSuccess(copy)) return this.fill(taken.position, copy.value as AnyOutcome)
-    // Only what a run came to is decoded again.
-    this.helper(Effect.provide(copy, this.bySlot[taken.position]!.runner.context), (exit) => {
+    const runner = this.bySlot[taken.position]?.runner
+    this.helper(runner === undefined ? copy : Effect.provide(copy, runner.context), (exit) => {
       if (Exit.isSuccess(exit)) this.fill(taken.position, exit.value as AnyOutcome)
     })
   }
@@ -635,15 +664,20 @@ export class TurnState implements TurnPlan.Nested {
     const { node, permit } = run
     run.fiber = undefined
     if (permit !== undefined) {
+      run.permit = undefined
       this.lines!.release(permit)
       // This turn, or whoever is next at this backend, goes on in this step.
       this.touch()
     }
-    if (node !== undefined) this.setting.runtime.endNode(node, run.phase !== "waiting")
+    if (node !== undefined) {
+      run.node = undefined
+      this.setting.runtime.endNode(node, run.phase !== "waiting")
+    }
   }
 
   /** The grace has run out: the call is answered, its work goes on with the supervisor (rule R20). */
   giveUp(run: Run): void {
+    if (run.phase !== "running" || run.concluding || run.givenUp) return
     const { runtime } = this.setting
     run.givenUp = true
     this.running--
@@ -659,8 +693,8 @@ export class TurnState implements TurnPlan.Nested {
         this.touch()
         run.group.ended(run, verdictOf(outcome))
       })
-    if (run.reserved) this.settleInJournal(run, outcome, done)
-    else done()
+    if (!run.reserved) return done()
+    this.settleInJournal(run, outcome, done)
   }
 
   /** What the journal does not take is answered all the same: the outcome is known. */
@@ -675,12 +709,17 @@ export class TurnState implements TurnPlan.Nested {
     const event: TurnEvent.CallSettledLate = { ...this.ofCall(run), _tag: "CallSettledLate", outcome }
     this.emit(event)
     runtime.later(() => runtime.tellLate(event))
-    const { node, permit } = run
+    const permit = run.permit
     if (permit !== undefined) {
+      run.permit = undefined
       permit.pool.release(permit)
       permit.pool.pump()
     }
-    if (node !== undefined) runtime.endNode(node, true)
+    if (run.node !== undefined) {
+      const node = run.node
+      run.node = undefined
+      runtime.endNode(node, true)
+    }
     if (this.closed) runtime.tidy(this.setting.around.tenant)
     runtime.quiet()
   }
@@ -722,7 +761,7 @@ export class TurnState implements TurnPlan.Nested {
       // A re-delivered id is one call: all its places leave together.
       const { id } = this.setting.calls[position]!
       const leaves = (at: number) => at === position || (id !== "" && this.setting.calls[at]!.id === id)
-      const others = (run.asks && !leaves(run.position)) || run.twins?.some((twin) => !leaves(twin)) === true
+      const others = (run.asks && !leaves(run.position)) || (run.twins?.some((twin) => !leaves(twin)) ?? false)
       if (others) return this.leaveRun(run, leaves, stop)
       if (run.phase === "waiting") run.skip(stop)
       else run.stop(stop)
@@ -760,9 +799,8 @@ export class TurnState implements TurnPlan.Nested {
       run.asks = false
       leave(run.taken)
     }
-    const twins = run.twins!
-    const gone = twins.filter(leaves)
-    run.twins = twins.filter((twin) => !leaves(twin))
+    const gone = run.twins?.filter(leaves) ?? []
+    run.twins = run.twins?.filter((twin) => !leaves(twin))
     for (const twin of gone) leave(this.some.twins.get(twin)!)
   }
 
@@ -841,19 +879,25 @@ export class TurnState implements TurnPlan.Nested {
       // What stands beside it in the same handler may wait for itself now.
       if (beside !== undefined) { for (const turn of beside) turn.touch() }
       runtime.tidy(around.tenant)
-      runtime.later(() => this.onClosed(this.slots as ReadonlyArray<AnyOutcome>))
+      runtime.later(() => this.onClosed?.(this.slots as ReadonlyArray<AnyOutcome>))
     })
   }
 
   /** What was held is pending, unless the turn was stopped (rule R18). */
   private answerHeld({ held, heldTwins }: Rare): void {
     for (const taken of held) {
+      if (this.slots[taken.position] !== undefined) continue
+      this.open++
       this.fill(
         taken.position,
         this.stopped === undefined ? Answers.pendingApproval(taken) : Answers.cancelledBeforeStart(taken, this.stopped)
       )
     }
-    for (const { of, taken } of heldTwins) this.fillAs(taken, this.slots[of]!)
+    for (const { of, taken } of heldTwins) {
+      if (this.slots[taken.position] !== undefined) continue
+      this.open++
+      this.fillAs(taken, this.slots[of]!)
+    }
   }
 
   /** Calls of nested turns that wait for each other for ever are answered `deadlock` (rule R14). */
@@ -875,12 +919,6 @@ export class TurnState implements TurnPlan.Nested {
       )
     )
   }
-}
-
-const ancestorsOf = (parent: Run): ReadonlySet<Run> => {
-  const ancestors = new Set<Run>()
-  for (let run: Run | undefined = parent; run !== undefined; run = run.turn.setting.around.parent) ancestors.add(run)
-  return ancestors
 }
 
 const verdictOf = (outcome: AnyOutcome): Siblings.Verdict<AnyOutcome> =>
