@@ -96,7 +96,8 @@ export const scenario = text([
   "error. A file that is no valid scenario is reported as one that fails.",
   "",
   "With --explore each scenario runs in the natural order first, and then under N interleavings: another fiber goes on, " +
-  "fibers give way between any two steps, and what is due at one moment comes in any order. The first that fails is " +
+  "fibers give way between any two steps, and what is due at one moment comes in any order (the events of a turn after " +
+  "all that ends in their moment). The first that fails is " +
   "made small. The report tells in `explored.found`, and standard error in words, what differs from the natural " +
   "order, the seed, what ran when, and the command that repeats it.",
   "",

@@ -15,8 +15,10 @@
  *
  * The program is built anew for each run, its layers included: what it shares between runs, each of them sees. It is repeatable
  * as far as it takes time from `Clock` and chance from `Random`; the platform's own timers, `Date.now`, `Math.random`, files
- * and sockets are outside the simulation, and a run that waits for them has nothing left that could go on. Inside, time moves by
- * itself: a `TestClock` is not there to be adjusted.
+ * and sockets are outside the simulation, and a run that waits for them has nothing left that could go on; where others sleep, time
+ * goes on without waiting for them. Inside, time moves by itself: a `TestClock` is not there to be adjusted. A place between two
+ * operations is where Effect's runtime looks whether a fiber should give way: an effect that is over already, such as `Effect.void`
+ * in a generator, is none.
  *
  * @since 0.1.0
  */
@@ -220,7 +222,7 @@ export interface ExploreOptions extends Bounds {
 }
 
 /**
- * What exploring came to, when nothing failed: how many runs there were, and how many of them were different.
+ * What exploring came to, when nothing failed: how many runs there were, and how many of them had schedules of their own.
  *
  * @category models
  * @since 0.1.0
