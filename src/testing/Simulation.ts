@@ -24,7 +24,7 @@
  */
 import * as Arbitrary from "effect/Arbitrary"
 import * as Clock from "effect/Clock"
-import * as Duration from "effect/Duration"
+import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Formatter from "effect/Formatter"
