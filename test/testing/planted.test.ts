@@ -192,6 +192,36 @@ const faults: ReadonlyArray<{
     tells: /R1: turn 0, when all was over, call \d: expected the one answer that it was given/
   },
   {
+    fault: "a write that took effect is told to have had none",
+    changes: [{
+      file: "internal/turn/answers.ts",
+      from: 'const effect: Outcome.Effect = tool.policy.access === "write" ? "applied" : "none"',
+      to: 'const effect: Outcome.Effect = "none"'
+    }],
+    find: turnsOf,
+    tells: /R3: .* a write that was started: expected the effect "applied", got "none"/
+  },
+  {
+    fault: "the limit of running is not set",
+    changes: [{
+      file: "internal/turn/state.ts",
+      from: "    run.timer = timers.setAt(now + policy.timeout, timeIsOver, run)\n",
+      to: ""
+    }],
+    find: turnsOf,
+    tells: /R15: "c\d" \(deaf\) of turn 0 ran for \d+ ms, may run for 10 ms, and was answered ok/
+  },
+  {
+    fault: "a stop does not reach what is running",
+    changes: [{
+      file: "internal/siblings/group.ts",
+      from: '    for (const member of this.members) if (member.phase === "running") member.stop(reason)\n',
+      to: ""
+    }],
+    find: turnsOf,
+    tells: /R19: "c\d" \(\w+\) of turn 0 was at work when its turn was stopped at \d+ ms, and its outcome is \w+/
+  },
+  {
     fault: "an update is lost between two conflicting calls",
     changes: [
       {
