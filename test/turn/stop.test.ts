@@ -1,6 +1,7 @@
 /** Clocks, stops, the grace, and what is left to the supervisor. */
 import { assert, describe, it } from "@effect/vitest"
 import { type Outcome, Siblings, ToolCall, ToolPolicy, Turn, type TurnEvent } from "effect-turn"
+import { Simulation } from "effect-turn/testing"
 import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
 import * as Context from "effect/Context"
@@ -10,6 +11,7 @@ import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import { pipe } from "effect/Function"
 import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
 import * as Schema from "effect/Schema"
 import * as Scope from "effect/Scope"
 import * as TestClock from "effect/testing/TestClock"
@@ -358,6 +360,21 @@ describe("R19: who stopped it, and the first reason stands", () => {
         }))
       yield* drive(run([call("read", "a")], { cancelOn }).pipe(Effect.provide(layer)), 10)
       assert.strictEqual(end, "interrupted")
+    }))
+
+  it.effect("cancelOn: obeys a stop in its own time, also where the grace is nothing, whatever the order of fibers", () =>
+    Effect.gen(function*() {
+      const logged: Array<string> = []
+      const logger = Logger.make(({ message }) => void logged.push(String(message)))
+      const { layer } = lab({ script: { r: { ms: Infinity } } })
+      const program = Effect.gen(function*() {
+        const fiber = yield* Effect.forkChild(run([call("read", "r", [])], { grace: 0, cancelOn: Effect.never }))
+        yield* Effect.sleep(10)
+        yield* Fiber.interrupt(fiber)
+      }).pipe(Effect.provide([layer, Logger.layer([logger])]))
+      const { distinct } = yield* Simulation.explore(program, { seeds: 300 })
+      assert.isAbove(distinct, 100)
+      assert.deepStrictEqual(logged, [])
     }))
 
   it.effect("cancelOn that has succeeded already: nothing starts, and nothing is asked", () =>
