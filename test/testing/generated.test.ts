@@ -17,7 +17,9 @@ describe("cases that generated scenarios have found", () => {
     "late-start-keeps-its-clock",
     "agents-that-wait-for-each-other",
     "agents-of-two-turns-that-wait-for-each-other",
-    "grace-of-nothing"
+    "grace-of-nothing",
+    "answers-are-looked-at-in-one-piece",
+    "a-nested-call-that-never-runs"
   ])("%s", (name) =>
     Scenario.runText(`${name}.json`, fs.readFileSync(path.join(own, `${name}.json`), "utf8")).pipe(
       Effect.map((report) => assert.deepStrictEqual(report.failures, []))

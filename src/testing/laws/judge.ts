@@ -467,6 +467,12 @@ export const workConserving = (o: Observation): Judged => {
   const turnOf = (run: FakeTool.Run) => o.turns.find((one) => one.id === run.turn)
   const unrun = answeredUnrun(o)
   const moments = [...new Set(o.runs.flatMap((run) => [run.startedAt, run.endedAt ?? Infinity]))].sort((a, b) => a - b)
+  // A turn inside a handler has calls that wait and are never seen: while it is at work they may keep others.
+  const outer = new Set(o.runs.flatMap((run) => (run.parent === undefined ? [] : [run.parent])))
+  const nesting = (tenant: string, moment: number) =>
+    Array.from(outer).some((one) =>
+      one.tenant === tenant && one.startedAt <= moment && (one.endedAt ?? Infinity) > moment
+    )
   return each(o.runs, (run) => {
     const turn = turnOf(run)
     if (turn === undefined || o.tools.get(run.tool)?.asks === true) return undefined
@@ -485,7 +491,7 @@ export const workConserving = (o: Observation): Judged => {
     }
     const limits = run.backend === undefined ? undefined : o.backends.get(run.backend)
     const idle = moments.find((moment) => {
-      if (moment < ready || moment >= run.startedAt) return false
+      if (moment < ready || moment >= run.startedAt || nesting(run.tenant, moment)) return false
       const working = o.runs.filter((one) => one.startedAt <= moment && (one.endedAt ?? Infinity) > moment)
       const there = working.filter((one) => one.backend === run.backend)
       const full = limits !== undefined && (there.length >= limits.concurrency ||

@@ -147,10 +147,11 @@ export const run = (
     }
 
     const answered = ({ seen }: Running) =>
-      Effect.gen(function*() {
+      // In one piece: whatever else can run, nothing comes in between.
+      Effect.sync(() => {
         seen.answeredAt = simulator.now
         seen.answered = world.mark()
-        permitsOut = yield* permits
+        permitsOut = permits(services)
       })
 
     /** The end of the fiber that runs the turn is the turn's answer. */
@@ -259,7 +260,7 @@ export const run = (
     // What a grace has left at work goes on to its end.
     yield* simulator.drive(() => world.atWork.length === 0, "settled")
     const runs = snapshot(world.runs)
-    const permitsAtEnd = yield* done(permits, "permits")
+    const permitsAtEnd = permits(services)
     const names = Object.keys(scenario.tools)
     const count = (names: ReadonlyArray<string>, of: (name: string) => number) =>
       Object.fromEntries(names.map((name) => [name, of(name)]))

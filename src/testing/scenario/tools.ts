@@ -5,6 +5,7 @@
  */
 import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
+import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
@@ -156,7 +157,8 @@ export interface Stage {
   readonly toolkit: Toolkit.Any
   /** Handlers, backends and one turn runtime. */
   readonly layer: Layer.Layer<any>
-  readonly permits: Effect.Effect<Record<string, number>, never, any>
+  /** Permits that are out, by backend: looked at in no time. */
+  readonly permits: (services: Context.Context<any>) => Record<string, number>
 }
 
 /**
@@ -205,10 +207,12 @@ export const stage = (
     world,
     toolkit,
     layer: Layer.mergeAll(Turn.layer() as Layer.Layer<any>, toolkit.toLayer(handlers as any), ...services),
-    permits: Effect.gen(function*() {
-      const out: Array<[string, number]> = []
-      for (const { name, service } of backends.values()) out.push([name, (yield* service.stats).running])
-      return Object.fromEntries(out)
-    })
+    permits: (services) =>
+      Object.fromEntries(
+        Array.from(backends.values(), ({ name, service }) => [
+          name,
+          (Context.get(services, service as Context.Service<any, Backend.Backend>)).pool.stats().running
+        ])
+      )
   }
 }
