@@ -48,7 +48,10 @@ export const ErrorCode = Schema.Literals([
   "queue_full",
   "incomplete_response",
   "store_unavailable",
-  "deadlock"
+  "deadlock",
+  "denied",
+  "over_limit",
+  "vetoed"
 ])
 
 /**
@@ -119,7 +122,7 @@ export interface Base {
 }
 
 /**
- * The tool's own success.
+ * The tool's own success. Where a human answered in the tool's place, `started` is false.
  *
  * @category models
  * @since 0.1.0

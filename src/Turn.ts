@@ -19,9 +19,14 @@ import * as Layer from "effect/Layer"
 import * as Queue from "effect/Queue"
 import type * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
-import { beginTurn, type Begun, checkCalls, intakeOf } from "./internal/turn/begin.ts"
+import type * as Approval from "./Approval.ts"
+import { beginTurn, type Begun, type Earlier, intakeOf, openTurn } from "./internal/turn/begin.ts"
+import { checkCalls } from "./internal/turn/checks.ts"
 import type { ArgumentLimits } from "./internal/turn/json.ts"
-import { check } from "./internal/turn/options.ts"
+import type { Online as OnlineState } from "./internal/turn/online.ts"
+import { check, invalidInput } from "./internal/turn/options.ts"
+import * as ParkedTurn from "./internal/turn/parked.ts"
+import * as ParkedForm from "./internal/turn/parkedForm.ts"
 import * as Prompts from "./internal/turn/prompt.ts"
 import { RuntimeState } from "./internal/turn/runtime.ts"
 import { surroundingsOf } from "./internal/turn/surroundings.ts"
@@ -32,6 +37,7 @@ import type * as ToolCall from "./ToolCall.ts"
 import * as ToolPolicy from "./ToolPolicy.ts"
 import * as TurnError from "./TurnError.ts"
 import type * as TurnEvent from "./TurnEvent.ts"
+import type { TurnMiddleware } from "./TurnMiddleware.ts"
 import * as TurnPlan from "./TurnPlan.ts"
 
 /**
@@ -57,7 +63,10 @@ export interface Unsettled {
  *
  * **Details**
  *
- * `unsettled` lists the calls whose work goes on. They keep their keys and permits until it has really ended.
+ * - `unsettled` lists the calls whose work goes on. They keep their keys and permits until it has really ended.
+ * - `drain` stops intake, for good, and waits for the turns that run and for work that was given up on; it gives what is still at work
+ *   after the layer's `shutdownGrace`. A turn inside a call belongs to that call, and may still begin. Interrupting it stops the waiting
+ *   alone.
  *
  * @category services
  * @since 0.1.0
@@ -74,6 +83,7 @@ export class Runtime extends Context.Service<Runtime, RuntimeService>()("effect-
  */
 export interface RuntimeService {
   readonly unsettled: Effect.Effect<ReadonlyArray<Unsettled>>
+  readonly drain: Effect.Effect<ReadonlyArray<Unsettled>>
   /** @internal */
   readonly state: RuntimeState
 }
@@ -86,6 +96,11 @@ export interface RuntimeService {
  * @stability experimental
  */
 export interface LayerOptions {
+  /**
+   * How many turns may be at work at once; those inside calls do not count. The calls of a turn that is too much are answered
+   * `over_limit`. Default: `"infinite"`.
+   */
+  readonly turns?: number | "infinite" | undefined
   /** What happens to running turns when the layer's scope closes: they are stopped (default), or awaited. */
   readonly shutdown?: "stop" | "await" | undefined
   /** How long closing waits for work that was given up on. Default: 5 seconds. */
@@ -135,26 +150,35 @@ const logUnsettled = (left: ReadonlyArray<Unsettled>): Effect.Effect<void> =>
  */
 export const layer = (options?: LayerOptions): Layer.Layer<Runtime> => {
   const grace = ToolPolicy.limitMillis("Turn.layer", "shutdownGrace", options?.shutdownGrace ?? "5 seconds")
+  const { turns } = options ?? {}
+  const mostTurns = turns === undefined || turns === "infinite"
+    ? Infinity
+    : TurnError.wholeNumber("Turn.layer", "turns", turns, 1, ', or "infinite"')
   return Layer.effect(
     Runtime,
     Effect.gen(function*() {
       const state = new RuntimeState()
       state.onSettledLate = options?.onSettledLate
+      state.mostTurns = mostTurns
+      const drain = Effect.gen(function*() {
+        state.closed = true
+        yield* whenQuiet(state, () => state.turns.size === 0)
+        yield* whenQuiet(state, () => state.unsettled.size === 0).pipe(
+          grace === Infinity ? (self) => self : Effect.timeoutOption(grace)
+        )
+        return unsettledOf(state)
+      })
       yield* Effect.addFinalizer(() =>
         Effect.gen(function*() {
           state.closed = true
           if (options?.shutdown !== "await") {
             for (const turn of state.turns) turn.stop({ code: "by_caller", reason: "shutdown" })
           }
-          yield* whenQuiet(state, () => state.turns.size === 0)
-          yield* whenQuiet(state, () => state.unsettled.size === 0).pipe(
-            grace === Infinity ? (self) => self : Effect.timeoutOption(grace)
-          )
-          const left = unsettledOf(state)
+          const left = yield* drain
           if (left.length > 0) yield* (options?.onUnsettled ?? logUnsettled)(left)
         })
       )
-      return { state, unsettled: Effect.sync(() => unsettledOf(state)) }
+      return { state, unsettled: Effect.sync(() => unsettledOf(state)), drain }
     })
   )
 }
@@ -164,11 +188,14 @@ const whenQuiet = (state: RuntimeState, quiet: () => boolean): Effect.Effect<voi
     quiet()
       ? Effect.void
       : Effect.callback<void>((resume) => {
-        state.onQuiet = () => {
-          if (quiet()) resume(Effect.void)
+        const look = () => {
+          if (!quiet()) return
+          state.onQuiet.delete(look)
+          resume(Effect.void)
         }
+        state.onQuiet.add(look)
         return Effect.sync(() => {
-          state.onQuiet = undefined
+          state.onQuiet.delete(look)
         })
       })
   )
@@ -208,6 +235,22 @@ export interface Options<in O extends Outcome.Outcome<any> = Outcome.Outcome<any
   readonly nameRepair?: boolean | undefined
   /** How the model's response ended: a response that was cut short runs nothing. */
   readonly finishReason?: ToolCall.FinishReason | undefined
+  /**
+   * Asked about each call that needs approval; without an answer the call is held. It is for rules, which answer soon: meanwhile the
+   * call has its place, others wait behind it, and its waiting clock runs. What fails, or is no decision, holds the call.
+   */
+  readonly decide?:
+    | ((
+      request: Approval.Request
+    ) => Approval.Decision | undefined | Effect.Effect<Approval.Decision | undefined, unknown>)
+    | undefined
+  /** What is done around every call. The first is outermost. */
+  readonly middleware?: ReadonlyArray<TurnMiddleware> | undefined
+  /**
+   * How much may be asked for; what is over is answered `over_limit`. `repeats` is how often the same call (tool and arguments) may be
+   * run in one `TurnContext.Conversation`, over its turns; a `repeatable` tool has no such limit. Default: no limits.
+   */
+  readonly amounts?: TurnPlan.Amounts & { readonly repeats?: number | undefined } | undefined
   /** Stops the turn when it succeeds; its value is the caller's own reason: `"user"`, `"budget"`, … It is interrupted with the turn's end. */
   readonly cancelOn?: Effect.Effect<string | void> | undefined
   /** Told every event, as it happens. It must not wait; what it throws is dropped. */
@@ -320,18 +363,252 @@ export const run: {
 } = dual(
   (args) => !isCalls(args),
   (toolkit: AnyToolkit, calls: ReadonlyArray<ToolCall.ToolCall>, options?: Options): Effect.Effect<any, any, any> =>
-    Effect.withFiber((fiber) =>
-      Effect.callback<ReadonlyArray<Outcome.Outcome<any>>, TurnError.TurnError>((resume) => {
-        const turn = begin(fiber.context, toolkit, calls, options, undefined)
-        if (turn instanceof TurnError.TurnError) return resume(Effect.fail(turn))
-        turn.whenClosed((outcomes) => resume(Effect.succeed(outcomes)))
-        return Effect.suspend(() => {
-          turn.stop(turn.setting.around.parent === undefined ? "interrupted" : "parent")
-          return turn.closed
-        })
-      })
+    untilClosed((context) => begin(context, toolkit, calls, options, undefined), (outcomes) => outcomes)
+)
+
+/**
+ * Schema of {@link Parked}.
+ *
+ * @category schemas
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const Parked = ParkedForm.Parked
+
+/**
+ * A turn that waits for a human, as plain data: it can be kept as JSON, and resumed.
+ *
+ * **Details**
+ *
+ * - `outcomes`: what has its answer already, null where a call waits for a decision, or for a call that does.
+ * - `requests`: what is asked of the human.
+ * - `tools`: a fingerprint of each tool of which a call is open. A turn is not resumed with tools that mean something else by now.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export type Parked = ParkedForm.Parked
+
+/**
+ * What a turn came to that may wait for a human. Where it is parked, the outcomes say `pending_approval` and `waits_for_approval` for
+ * what is open: hand them to the model only when you do not mean to go on.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export type Result<K> =
+  | { readonly _tag: "Closed"; readonly outcomes: Outcomes<K> }
+  | { readonly _tag: "Parked"; readonly outcomes: Outcomes<K>; readonly parked: Parked }
+
+/**
+ * As {@link run}, for a caller who waits for a human: when calls need approval that nobody has decided about, the turn is parked
+ * instead of answered.
+ *
+ * **Details**
+ *
+ * Everything else has run by then. Nothing goes to the provider before the turn is resumed or abandoned, so that each call id gets one
+ * answer. A turn that was stopped is closed: nothing of it waits any more. Interruption is as for {@link run}.
+ *
+ * **Example** (A human in the middle)
+ *
+ * ```ts import.meta.vitest
+ * import { Effect, pipe, Schema } from "effect"
+ * import { Tool, Toolkit } from "effect/ai"
+ * import { Approval, ToolCall, ToolPolicy, Turn } from "effect-turn"
+ *
+ * const Pay = pipe(
+ *   Tool.make("pay", { parameters: Schema.Struct({ euros: Schema.Int }), success: Schema.String, needsApproval: true }),
+ *   ToolPolicy.write({ keys: () => ["account"] })
+ * )
+ * const toolkit = Toolkit.make(Pay)
+ * const handlers = toolkit.toLayer({ pay: ({ euros }) => Effect.succeed(`paid ${euros}`) })
+ *
+ * const program = Effect.gen(function*() {
+ *   const result = yield* Turn.runOrPark(toolkit, [ToolCall.make("c1", "pay", { euros: 30 })])
+ *   if (result._tag === "Closed") return result.outcomes
+ *   // Somebody looks at result.parked.requests, today or tomorrow, and decides.
+ *   const decisions = result.parked.requests.map(({ position }) => ({ position, decision: Approval.edit({ euros: 25 }) }))
+ *   return (yield* Turn.resume(toolkit, result.parked, { decisions })).outcomes
+ * })
+ * const outcomes = await program.pipe(Effect.provide([handlers, Turn.layer()]), Effect.runPromise)
+ * const results = outcomes.map((outcome) => outcome.status === "ok" && outcome.encoded) // => ["paid 25"]
+ * ```
+ *
+ * @category running
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const runOrPark: {
+  <K extends AnyToolkit>(
+    toolkit: K,
+    calls: ReadonlyArray<ToolCall.ToolCall>,
+    options?: Options<OutcomeOf<NoInfer<K>>>
+  ): Effect.Effect<Result<K>, TurnError.TurnError, Services<K> | Runtime>
+  (
+    calls: ReadonlyArray<ToolCall.ToolCall>,
+    options?: Options
+  ): <K extends AnyToolkit>(toolkit: K) => Effect.Effect<Result<K>, TurnError.TurnError, Services<K> | Runtime>
+} = dual(
+  (args) => !isCalls(args),
+  (toolkit: AnyToolkit, calls: ReadonlyArray<ToolCall.ToolCall>, options?: Options): Effect.Effect<any, any, any> =>
+    untilClosed(
+      (context) => begin(context, toolkit, calls, options, undefined),
+      (outcomes, turn) => resultOf(toolkit, turn, outcomes)
     )
 )
+
+/**
+ * What belongs to a turn that is resumed. Its id is that of the turn.
+ *
+ * **Details**
+ *
+ * - `decisions`: what was decided, by position. Those in `Approval.Approvals`, where it is in the context, count as well.
+ * - `calls`: the calls as the model has them now, for a caller who keeps them elsewhere: the same ids and names, in the same order. A
+ *   decision is for the arguments that were shown, so a call with others is held again.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface ResumeOptions<in O extends Outcome.Outcome<any> = Outcome.Outcome<any>>
+  extends Omit<Options<O>, "turn" | "finishReason">
+{
+  readonly decisions?:
+    | ReadonlyArray<{ readonly position: number; readonly decision: Approval.Decision }>
+    | undefined
+  readonly calls?: ReadonlyArray<ToolCall.ToolCall> | undefined
+}
+
+/**
+ * Goes on with a parked turn: what was approved runs, and what had only waited for it; what has its answer keeps it and is never run
+ * again. The outcomes are those of all calls of the turn.
+ *
+ * **Details**
+ *
+ * What nobody has decided about stays held, so the turn may be parked again. It is refused, as misuse, with another tenant, with tools
+ * that have changed, and with decisions for calls that do not wait for any. Interruption is as for {@link run}.
+ *
+ * **Gotchas**
+ *
+ * A parked turn is a value: whoever resumes two copies of it runs its calls twice. A `TurnJournal` in the context does not let that
+ * happen.
+ *
+ * @category running
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const resume: {
+  <K extends AnyToolkit>(
+    toolkit: K,
+    parked: Parked,
+    options?: ResumeOptions<OutcomeOf<NoInfer<K>>>
+  ): Effect.Effect<Result<K>, TurnError.TurnError, Services<K> | Runtime>
+  (
+    parked: Parked,
+    options?: ResumeOptions
+  ): <K extends AnyToolkit>(toolkit: K) => Effect.Effect<Result<K>, TurnError.TurnError, Services<K> | Runtime>
+} = dual(
+  (args) => !isParked(args[0]),
+  (toolkit: AnyToolkit, parked: Parked, options?: ResumeOptions<any>): Effect.Effect<any, any, any> =>
+    Effect.flatMap(earlierOf(toolkit, parked, options), (earlier) =>
+      untilClosed(
+        (context) => {
+          const given = { ...options, turn: parked.turn }
+          return beginTurn(runtimeOf(context), context, toolkit, parked.calls, given, undefined, earlier)
+        },
+        (outcomes, turn) => resultOf(toolkit, turn, outcomes)
+      ))
+)
+
+const isParked = (u: unknown): boolean => (u as { readonly _tag?: unknown } | null)?._tag === "Parked"
+
+/** Everything that can be wrong with a parked turn and its decisions, before anything runs. */
+const earlierOf = (
+  toolkit: AnyToolkit,
+  parked: Parked,
+  options: ResumeOptions<any> | undefined
+): Effect.Effect<Earlier, TurnError.TurnError, any> =>
+  Effect.withFiber((fiber) => {
+    const problem = ParkedTurn.problemOf(parked, toolkit, surroundingsOf(fiber.context).tenant)
+    if (problem !== undefined) return Effect.fail(problem)
+    const asked = new Map(parked.requests.map((request) => [request.position, request]))
+    const decisions: Array<Earlier["decisions"][number]> = []
+    for (const { decision, position } of options?.decisions ?? []) {
+      const request = asked.get(position)
+      if (request === undefined || decisions.some((one) => one.position === position)) {
+        return Effect.fail(
+          invalidInput(
+            `the decision on call #${position} of the parked turn`,
+            "one decision for each call that waits for one",
+            request === undefined ? "a call that waits for none" : "a second decision"
+          )
+        )
+      }
+      decisions.push({ position, digest: request.digest, decision })
+    }
+    const now = options?.calls
+    if (now !== undefined) {
+      const bad = checkCalls(now)
+      if (bad !== undefined) return Effect.fail(bad)
+      const same = now.length === parked.calls.length &&
+        now.every(({ id, name }, i) => id === parked.calls[i]!.id && name === parked.calls[i]!.name)
+      if (!same) {
+        const expected = "the same ids and names in the same order"
+        return Effect.fail(invalidInput("the calls of the parked turn", expected, now))
+      }
+    }
+    const calls = now ?? parked.calls.map((call, position) => {
+      const request = asked.get(position)
+      return request === undefined ? call : { ...call, arguments: request.arguments }
+    })
+    return Effect.map(
+      ParkedTurn.keptOf(parked, toolkit),
+      (kept): Earlier => ({ kept, requests: parked.requests, decisions, calls })
+    )
+  })
+
+/**
+ * Gives a parked turn up: what has its answer keeps it, what was open is `cancelled` / `by_caller` with your reason, and no decision on
+ * it is taken any more. The outcomes are those of all calls of the turn, so that its history can be closed.
+ *
+ * @category running
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const abandon: {
+  <K extends AnyToolkit>(
+    toolkit: K,
+    parked: Parked,
+    reason?: string
+  ): Effect.Effect<Outcomes<K>, TurnError.TurnError, Tool.ResultDecodingServices<ToolsOf<K>[keyof ToolsOf<K>]>>
+  (
+    parked: Parked,
+    reason?: string
+  ): <K extends AnyToolkit>(
+    toolkit: K
+  ) => Effect.Effect<Outcomes<K>, TurnError.TurnError, Tool.ResultDecodingServices<ToolsOf<K>[keyof ToolsOf<K>]>>
+} = dual(
+  (args) => !isParked(args[0]),
+  (toolkit: AnyToolkit, parked: Parked, reason?: string): Effect.Effect<any, any, any> =>
+    Effect.withFiber((fiber) => {
+      const { approvals, tenant } = surroundingsOf(fiber.context)
+      const problem = ParkedTurn.problemOf(parked, toolkit, tenant)
+      if (problem !== undefined) return Effect.fail(problem)
+      return ParkedTurn.keptOf(parked, toolkit).pipe(
+        Effect.map((kept) => ParkedTurn.abandoned(parked, kept, reason)),
+        Effect.tap(() =>
+          Effect.forEach(approvals === undefined ? [] : parked.requests, (one) => approvals!.withdraw(one), {
+            discard: true
+          })
+        )
+      )
+    })
+)
+
+const runtimeOf = (context: Context.Context<never>): RuntimeState =>
+  Context.get(context as Context.Context<any>, Runtime).state
 
 /** Takes the calls in and starts what is ready, on the runtime of this context. */
 const begin = (
@@ -340,8 +617,32 @@ const begin = (
   calls: ReadonlyArray<ToolCall.ToolCall>,
   options: Options | undefined,
   also: ((event: TurnEvent.TurnEvent) => void) | undefined
-): Begun | TurnError.TurnError =>
-  beginTurn(Context.get(context as Context.Context<any>, Runtime).state, context, toolkit, calls, options, also)
+): Begun | TurnError.TurnError => beginTurn(runtimeOf(context), context, toolkit, calls, options, also)
+
+/** Begins a turn and waits for its end. Interrupting that stops the turn, and waits for it. */
+const untilClosed = <A>(
+  start: (context: Context.Context<never>) => Begun | TurnError.TurnError,
+  toAnswer: (outcomes: ReadonlyArray<Outcome.Outcome<any>>, turn: Begun) => A
+): Effect.Effect<A, TurnError.TurnError, any> =>
+  Effect.withFiber((fiber) =>
+    Effect.callback<A, TurnError.TurnError>((resume) => {
+      const turn = start(fiber.context)
+      if (turn instanceof TurnError.TurnError) return resume(Effect.fail(turn))
+      turn.whenClosed((outcomes) => resume(Effect.succeed(toAnswer(outcomes, turn))))
+      return Effect.suspend(() => {
+        turn.stop(turn.setting.around.parent === undefined ? "interrupted" : "parent")
+        return turn.closed
+      })
+    })
+  )
+
+const resultOf = (toolkit: AnyToolkit, turn: Begun, outcomes: ReadonlyArray<Outcome.Outcome<any>>): Result<any> => {
+  const now = turn.setting.around.clock.currentTimeMillisUnsafe()
+  const parked = ParkedTurn.park(toolkit, turn.state, outcomes, now)
+  return parked === undefined
+    ? { _tag: "Closed", outcomes: outcomes as Outcomes<any> }
+    : { _tag: "Parked", outcomes: outcomes as Outcomes<any>, parked }
+}
 
 /**
  * Plans the calls of a turn without running anything: what will run, what is held or refused and why, and who waits for whom.
@@ -388,7 +689,9 @@ export const plan: {
         calls,
         () => id ??= surroundingsOf(fiber.context).identity(options?.turn).turn,
         opts,
-        options
+        options,
+        false,
+        undefined
       )
       const taken = calls.map((call, position) => intake.take(call, position))
       return Effect.forEach(taken, (one) => intake.settle(one), { discard: true }).pipe(
@@ -402,7 +705,7 @@ export const plan: {
  *
  * **Details**
  *
- * - `await` gives the outcomes; interrupting it does not stop the turn.
+ * - `await` gives the outcomes; interrupting it does not stop the turn. `result` gives them too, as a {@link runOrPark} would.
  * - `cancel` stops the turn as by its caller and waits for it to close.
  * - `cancelCall` stops one call, by its position, or by its id where that is unique; false when it has its answer already, or is
  *   not there. Other calls are not touched.
@@ -415,6 +718,7 @@ export const plan: {
 export interface Handle<K> {
   readonly turn: string
   readonly await: Effect.Effect<Outcomes<K>>
+  readonly result: Effect.Effect<Result<K>>
   readonly cancel: (reason?: string) => Effect.Effect<Outcomes<K>>
   readonly cancelCall: (at: number | string, reason?: string) => Effect.Effect<boolean>
   readonly events: Stream.Stream<TurnEvent.TurnEvent>
@@ -454,48 +758,162 @@ export const start: {
     options?: Options<any>
   ): Effect.Effect<Handle<any>, TurnError.TurnError, any> =>
     Effect.withFiber((fiber) => {
-      const queue = Effect.runSync(Queue.unbounded<TurnEvent.TurnEvent, Cause.Done>())
-      let waiting = 0
-      let lost = 0
-      const offer = (event: TurnEvent.TurnEvent) => {
-        if (waiting >= eventCapacity) {
-          // The oldest goes: what a reader has not taken yet is worth less than what happens now.
-          if (Queue.takeUnsafe(queue) !== undefined) {
-            waiting--
-            lost++
-          }
-        }
-        if (Queue.offerUnsafe(queue, event)) waiting++
-        if (event._tag === "TurnEnded") Queue.endUnsafe(queue)
-      }
+      const watched = watch()
       const acquire = Effect.suspend(() => {
-        const turn = begin(fiber.context, toolkit, calls, options, offer)
+        const turn = begin(fiber.context, toolkit, calls, options, watched.offer)
         return turn instanceof TurnError.TurnError ? Effect.fail(turn) : Effect.succeed(turn)
       })
       return Effect.map(
-        Effect.acquireRelease(acquire, (turn) =>
-          Effect.suspend(() => {
-            turn.stop("the scope was closed")
-            return turn.closed
-          })),
-        (turn): Handle<any> => ({
-          turn: turn.state.identity().turn,
-          await: turn.closed,
-          cancel: (reason) =>
-            Effect.suspend(() => {
-              turn.stop(reason)
-              return turn.closed
-            }),
-          cancelCall: (at, reason) => Effect.sync(() => turn.state.cancel(positionOf(calls, at), reason)),
-          events: Stream.tap(Stream.fromQueue(queue), () =>
-            Effect.sync(() => {
-              waiting--
-            })),
-          lost: Effect.sync(() => lost)
-        })
+        Effect.acquireRelease(acquire, (turn) => stopAndWait(turn, "the scope was closed")),
+        (turn) => handleOf(toolkit, turn, watched)
       )
     })
 )
+
+const stopAndWait = (turn: Begun, reason: string | undefined) =>
+  Effect.suspend(() => {
+    turn.stop(reason)
+    return turn.closed
+  })
+
+/** The events of one turn for one reader, of which the oldest go when there are too many. */
+const watch = () => {
+  const queue = Effect.runSync(Queue.unbounded<TurnEvent.TurnEvent, Cause.Done>())
+  let waiting = 0
+  let lost = 0
+  return {
+    offer: (event: TurnEvent.TurnEvent) => {
+      if (waiting >= eventCapacity) {
+        // The oldest goes: what a reader has not taken yet is worth less than what happens now.
+        if (Queue.takeUnsafe(queue) !== undefined) {
+          waiting--
+          lost++
+        }
+      }
+      if (Queue.offerUnsafe(queue, event)) waiting++
+      if (event._tag === "TurnEnded") Queue.endUnsafe(queue)
+    },
+    events: Stream.tap(Stream.fromQueue(queue), () =>
+      Effect.sync(() => {
+        waiting--
+      })),
+    lost: Effect.sync(() => lost)
+  }
+}
+
+const handleOf = (toolkit: AnyToolkit, turn: Begun, { events, lost }: ReturnType<typeof watch>): Handle<any> => ({
+  turn: turn.state.identity().turn,
+  await: turn.closed,
+  result: Effect.map(turn.closed, (outcomes) => resultOf(toolkit, turn, outcomes)),
+  cancel: (reason) => stopAndWait(turn, reason),
+  cancelCall: (at, reason) => Effect.sync(() => turn.state.cancel(positionOf(turn.setting.calls, at), reason)),
+  events,
+  lost
+})
+
+/**
+ * A turn whose calls come one by one, while the model still speaks.
+ *
+ * **Details**
+ *
+ * - `submit` takes one call in, as soon as it is complete. It does not wait. It fails for misuse alone: what is no call, a handler that
+ *   is not in the context, a list that has ended.
+ * - `end` says that there are no more calls, and how the response ended, and gives the outcomes of all that were submitted, in their
+ *   order. Only the first end counts. Interrupting it does not stop the turn.
+ * - `cancel` ends the list too, so that the turn can close.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface Online<K> extends Handle<K> {
+  readonly submit: (call: ToolCall.ToolCall) => Effect.Effect<void, TurnError.TurnError>
+  readonly end: (finishReason?: ToolCall.FinishReason) => Effect.Effect<Outcomes<K>>
+}
+
+/**
+ * Opens a turn whose calls come one by one.
+ *
+ * **Details**
+ *
+ * A call takes its place when it is submitted. Reads start at once, as far as earlier calls and limits allow; everything else waits for
+ * the end of the list, so that what comes out is the same as if all calls had been known from the start. Where the response turns out
+ * to have been cut short, what an early start had begun keeps its own outcome, and everything else is `incomplete_response`.
+ *
+ * The turn belongs to the scope: when that closes, the list is ended, and the turn is stopped and awaited. Until the list has ended the
+ * turn does not close, also when it was stopped: later calls are then answered `cancelled`.
+ *
+ * **Gotchas**
+ *
+ * What has begun cannot be taken back: a read whose id is later given to other content keeps its outcome, and only the later call is
+ * `ambiguous_id`.
+ *
+ * **Example** (A read that starts before the list has ended)
+ *
+ * ```ts import.meta.vitest
+ * import { Effect, pipe, Schema } from "effect"
+ * import { Tool, Toolkit } from "effect/ai"
+ * import { ToolCall, ToolPolicy, Turn } from "effect-turn"
+ *
+ * const Look = pipe(Tool.make("look", { success: Schema.String }), ToolPolicy.read({ keys: () => [] }))
+ * const Book = pipe(Tool.make("book", { success: Schema.String }), ToolPolicy.write({ keys: () => ["room"] }))
+ * const toolkit = Toolkit.make(Look, Book)
+ * const log: Array<string> = []
+ * const handlers = toolkit.toLayer({
+ *   look: () => Effect.sync(() => (log.push("look"), "free")),
+ *   book: () => Effect.sync(() => (log.push("book"), "booked"))
+ * })
+ *
+ * const outcomes = await Effect.gen(function*() {
+ *   const turn = yield* Turn.open(toolkit)
+ *   yield* turn.submit(ToolCall.make("c1", "book"))
+ *   yield* turn.submit(ToolCall.make("c2", "look"))
+ *   log.push("the response ends")
+ *   return yield* turn.end("tool-calls")
+ * }).pipe(Effect.scoped, Effect.provide([handlers, Turn.layer()]), Effect.runPromise)
+ *
+ * log // => ["look", "the response ends", "book"]
+ * const order = outcomes.map((outcome) => outcome.id) // => ["c1", "c2"]
+ * ```
+ *
+ * @category running
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const open = <K extends AnyToolkit>(
+  toolkit: K,
+  options?: Omit<Options<OutcomeOf<NoInfer<K>>>, "finishReason">
+): Effect.Effect<Online<K>, TurnError.TurnError, Services<K> | Runtime | Scope.Scope> =>
+  Effect.withFiber((fiber): Effect.Effect<Online<any>, TurnError.TurnError, any> => {
+    const watched = watch()
+    const acquire = Effect.suspend(() => {
+      const turn = openTurn(runtimeOf(fiber.context), fiber.context, toolkit, options as Options, watched.offer)
+      return turn instanceof TurnError.TurnError ? Effect.fail(turn) : Effect.succeed(turn)
+    })
+    const stop = (turn: { readonly begun: Begun; readonly online: OnlineState }, reason: string | undefined) =>
+      Effect.suspend(() => {
+        turn.begun.stop(reason)
+        turn.online.end(undefined)
+        return turn.begun.closed
+      })
+    return Effect.map(
+      Effect.acquireRelease(acquire, (turn) => stop(turn, "the scope was closed")),
+      (turn): Online<any> => ({
+        ...handleOf(toolkit, turn.begun, watched),
+        cancel: (reason) => stop(turn, reason),
+        submit: (call) =>
+          Effect.suspend(() => {
+            const bad = turn.online.submit(call)
+            return bad === undefined ? Effect.void : Effect.fail(bad)
+          }),
+        end: (finishReason) =>
+          Effect.suspend(() => {
+            turn.online.end(finishReason)
+            return turn.begun.closed
+          })
+      })
+    )
+  }) as Effect.Effect<any, any, any>
 
 /** The position that an id stands for, when exactly one call has it. */
 const positionOf = (calls: ReadonlyArray<ToolCall.ToolCall>, at: number | string): number => {

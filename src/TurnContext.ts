@@ -80,6 +80,8 @@ export interface CallContext {
   readonly tool: string
   readonly attempt: number
   readonly idempotencyKey: string | undefined
+  /** The words of whoever approved the call. */
+  readonly approvalNote: string | undefined
 }
 
 /**

@@ -32,7 +32,7 @@ export interface OfCall extends Base {
 }
 
 /**
- * The list of calls was taken in and planned.
+ * The list of calls was taken in and planned. `calls` is 0 where they come one by one.
  *
  * @category models
  * @since 0.1.0
@@ -58,7 +58,20 @@ export interface CallQueued extends OfCall {
 }
 
 /**
- * A handler was started. `waited` is how long the call waited, by cause, in milliseconds.
+ * A call is held: it needs a human's approval, and nobody has decided yet. `digest` stands for exactly these arguments.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface CallHeld extends OfCall {
+  readonly _tag: "CallHeld"
+  readonly digest: string
+}
+
+/**
+ * A handler was started. `waited` is how long the call waited, by cause, in milliseconds. `approval` counts from the first request, so
+ * it may be longer than the turn.
  *
  * @category models
  * @since 0.1.0
@@ -68,7 +81,7 @@ export interface CallStarted extends OfCall {
   readonly _tag: "CallStarted"
   readonly attempt: number
   readonly backend: string | undefined
-  readonly waited: { readonly keys: number; readonly permit: number }
+  readonly waited: { readonly keys: number; readonly permit: number; readonly approval: number }
 }
 
 /**
@@ -157,6 +170,7 @@ export interface TurnEnded extends Base {
 export type TurnEvent =
   | TurnStarted
   | CallQueued
+  | CallHeld
   | CallStarted
   | CallProgressed
   | CallOverdue

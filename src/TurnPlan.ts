@@ -41,16 +41,25 @@ export interface Entry {
     | { readonly _tag: "refused"; readonly code: Outcome.ErrorCode; readonly message: string }
     | { readonly _tag: "deferred"; readonly code: "placeholder"; readonly message: string }
     | { readonly _tag: "provider" }
+    | { readonly _tag: "answered" }
 }
 
 /**
- * What is to become of a call.
+ * What is to become of a call. `answered` is one that has its answer already, in a turn that is resumed.
  *
  * @category schemas
  * @since 0.1.0
  * @stability experimental
  */
-export const Verdict = Schema.Literals(["run", "held", "duplicate", "deferred", "refused", "provider_executed"])
+export const Verdict = Schema.Literals([
+  "run",
+  "held",
+  "duplicate",
+  "deferred",
+  "refused",
+  "provider_executed",
+  "answered"
+])
 
 /**
  * What is to become of a call.
@@ -168,13 +177,32 @@ export interface Options {
   readonly dedupe?: "all" | "reads" | "off" | undefined
   /** Default `"parallel"`; a number is the turn's own limit and does not change the plan. */
   readonly execution?: "parallel" | "sequential" | number | undefined
+  /** How many calls are run or held; the others are refused as `over_limit`. Default: no limits. */
+  readonly amounts?: Amounts | undefined
+}
+
+/**
+ * How much one turn may ask for.
+ *
+ * **Details**
+ *
+ * Calls that are refused anyway, duplicates, and those that the provider ran do not count. Calls are counted in emission order.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface Amounts {
+  readonly calls?: number | undefined
+  /** Calls of each tool, or of the tools that are named. */
+  readonly perTool?: number | Readonly<Record<string, number>> | undefined
 }
 
 /** The order of claims, which the runtime keeps for the turns of a tenant too.
  *
  * @internal
  */
-export { Claims, conflict, end, link, type Nested, Node, sequentialKey } from "./internal/turnPlan/claims.ts"
+export { Claims, conflict, covers, end, link, type Nested, Node, sequentialKey } from "./internal/turnPlan/claims.ts"
 
 /** The plan with the nodes that the edges are made from.
  *
@@ -232,23 +260,155 @@ const ambiguous = (id: string): Partial<PlannedCall> => ({
 /** Nothing of a cut response runs, whatever its ids are. */
 const isCutShort = ({ state }: Entry): boolean => state._tag === "refused" && state.code === "incomplete_response"
 
-/** Which ids are re-delivered and which are ambiguous: id → position of its first call, or -1. */
-const repeatedIds = (entries: ReadonlyArray<Entry>): Map<string, number> | undefined => {
-  let first: Map<string, Entry> | undefined
-  let repeated: Map<string, number> | undefined
-  if (entries.length < 2) return undefined
-  for (const entry of entries) {
-    if (entry.id === "" || entry.state._tag === "provider" || isCutShort(entry)) continue
-    const known = (first ??= new Map()).get(entry.id)
-    if (known === undefined) first.set(entry.id, entry)
-    else {
-      repeated ??= new Map()
-      const same = known.name === entry.name && known.content === entry.content
-      if (!same) repeated.set(entry.id, -1)
-      else if (!repeated.has(entry.id)) repeated.set(entry.id, known.position)
+/**
+ * Which ids are re-delivered and which are ambiguous: id → position of its first call, or -1. Also for calls that come one by one.
+ */
+class Ids {
+  private first: Map<string, Entry> | undefined
+  private repeated: Map<string, number> | undefined
+
+  see(entry: Entry): void {
+    const { id, state } = entry
+    if (id === "" || state._tag === "provider" || state._tag === "answered" || isCutShort(entry)) return
+    const known = (this.first ??= new Map()).get(id)
+    if (known === undefined) {
+      this.first.set(id, entry)
+      return
     }
+    this.repeated ??= new Map()
+    const same = known.name === entry.name && known.content === entry.content
+    if (!same) this.repeated.set(id, -1)
+    else if (!this.repeated.has(id)) this.repeated.set(id, known.position)
   }
-  return repeated
+
+  /** Where the first call with this id stands, -1 when the id is ambiguous; undefined where it stands for one call alone. */
+  meaning(id: string): number | undefined {
+    return this.repeated?.get(id)
+  }
+
+  /** The first call with this id. */
+  firstOf(id: string): number | undefined {
+    return this.first?.get(id)?.position
+  }
+}
+
+/**
+ * Plans calls in emission order: a whole list, or one by one as they come.
+ *
+ * @internal
+ */
+export class Planner {
+  readonly plan = new Plan()
+  private readonly options: Options | undefined
+  private readonly ids = new Ids()
+  private readonly dedupe: "all" | "reads" | "off"
+  private table: Claims | undefined
+  private held: Claims | undefined
+  private identical: Map<string, OfTool> | undefined
+  private previous: Node | undefined
+  private count = 0
+  private perTool: Map<string, number> | undefined
+
+  constructor(options: Options | undefined) {
+    this.options = options
+    this.dedupe = options?.dedupe ?? "all"
+  }
+
+  /** Has to be told of a call before it is planned; of all of them where the whole list is known. */
+  see(entry: Entry): void {
+    this.ids.see(entry)
+  }
+
+  /** The first call with an id that has turned out to be ambiguous. */
+  firstOf(id: string): number | undefined {
+    return this.ids.firstOf(id)
+  }
+
+  /** `several`: there may be another call of the same tool. */
+  add(entry: Entry, several: boolean): PlannedCall {
+    const call = this.decide(entry, several)
+    this.plan.calls.push(call)
+    return call
+  }
+
+  private decide(entry: Entry, several: boolean): PlannedCall {
+    const { state } = entry
+    if (state._tag === "provider") return notDecided(entry, "provider_executed")
+    if (state._tag === "answered") return notDecided(entry, "answered")
+    const first = this.ids.meaning(entry.id)
+    if (first === -1) return notDecided(entry, "refused", ambiguous(entry.id))
+    if (first !== undefined && first !== entry.position) return notDecided(entry, "duplicate", { duplicateOf: first })
+    if (state._tag !== "open") return notDecided(entry, state._tag, { code: state.code, message: state.message })
+    const claim = { write: entry.access === "write", keys: entry.keys }
+    const mergeable = several && !entry.repeatable && this.dedupe !== "off" &&
+      (this.dedupe === "all" || entry.access === "read")
+    const ofTool = mergeable ? this.identical?.get(entry.name) : undefined
+    const same = ofTool?.find(entry)
+    if (
+      same !== undefined && (this.table?.lastConflictingWrite(claim) ?? -1) <= same.order &&
+      (this.held?.lastConflictingWrite(claim) ?? -1) <= same.heldOrder
+    ) return notDecided(entry, "duplicate", { duplicateOf: same.position })
+    const over = this.options?.amounts === undefined ? undefined : this.over(entry, this.options.amounts)
+    if (over !== undefined) return notDecided(entry, "refused", { code: "over_limit", message: over })
+    let verdict: Verdict = "run"
+    let more: Partial<PlannedCall> | undefined
+    if (state.approval) {
+      verdict = "held"
+      more = { code: "pending_approval", message: "waits for a human's approval" }
+    } else if (this.held !== undefined && this.held.conflicts(claim)) {
+      verdict = "deferred"
+      more = { code: "waits_for_approval", message: "touches what an earlier call that waits for approval touches" }
+    }
+    const call = notDecided(entry, verdict, more)
+    if (verdict === "deferred") return call
+    let order = -1
+    let heldOrder = -1
+    if (verdict === "held") {
+      // A held call takes no place among those that run; what was written before it is known from the table.
+      const node = new Node(call)
+      ;(this.held ??= new Claims()).claim(node, claim)
+      heldOrder = node.order
+      order = this.table?.lastConflictingWrite(claim) ?? -1
+    } else if (this.options?.execution === "sequential" || entry.keys === undefined || entry.keys.length > 0) {
+      const node = new Node(call)
+      ;(this.table ??= new Claims(this.plan.log)).claim(node, claim)
+      order = node.order
+      if (this.options?.execution === "sequential") {
+        if (this.previous !== undefined) linkSequential(this.previous, node)
+        this.previous = node
+      }
+    }
+    if (!mergeable) return call
+    const seen: Seen = { position: entry.position, order, heldOrder }
+    if (ofTool === undefined) (this.identical ??= new Map()).set(entry.name, new OfTool(entry, seen))
+    else ofTool.add(seen)
+    return call
+  }
+
+  /** Counts a call; the words for one that is too much. */
+  private over({ name }: Entry, { calls = Infinity, perTool = Infinity }: Amounts): string | undefined {
+    if (this.count >= calls) return `the turn has ${calls} calls already, its limit: this one was not run`
+    const limit = typeof perTool === "number" ? perTool : Object.hasOwn(perTool, name) ? perTool[name]! : Infinity
+    if (limit !== Infinity) {
+      const ofTool = (this.perTool ??= new Map()).get(name) ?? 0
+      if (ofTool >= limit) {
+        return `the turn has ${limit} calls of "${name}" already, the limit for one tool: this one was not run`
+      }
+      this.perTool.set(name, ofTool + 1)
+    }
+    this.count++
+    return undefined
+  }
+
+  /** Fills in what is known only when all calls are. */
+  finish(): TurnPlan {
+    const { plan } = this
+    measure(plan.log)
+    for (const node of plan.log) {
+      if (node.owner !== undefined && node.height > 1) (node.owner as { height: number }).height = node.height
+    }
+    return plan
+  }
 }
 
 /**
@@ -264,84 +424,11 @@ const repeatedIds = (entries: ReadonlyArray<Entry>): Map<string, number> | undef
  * @stability experimental
  */
 export const make = (entries: ReadonlyArray<Entry>, options?: Options): TurnPlan => {
-  const plan = new Plan()
-  const dedupe = options?.dedupe ?? "all"
-  let table: Claims | undefined
-  const repeated = repeatedIds(entries)
-  let held: Claims | undefined
-  let identical: Map<string, OfTool> | undefined
-  let previous: Node | undefined
-
-  for (const entry of entries) {
-    const { state } = entry
-    if (state._tag === "provider") {
-      plan.calls.push(notDecided(entry, "provider_executed"))
-      continue
-    }
-    const first = repeated?.get(entry.id)
-    if (first === -1) {
-      plan.calls.push(notDecided(entry, "refused", ambiguous(entry.id)))
-      continue
-    }
-    if (first !== undefined && first !== entry.position) {
-      plan.calls.push(notDecided(entry, "duplicate", { duplicateOf: first }))
-      continue
-    }
-    if (state._tag !== "open") {
-      plan.calls.push(notDecided(entry, state._tag, { code: state.code, message: state.message }))
-      continue
-    }
-    const claim = { write: entry.access === "write", keys: entry.keys }
-    const mergeable = !entry.repeatable && dedupe !== "off" && entries.length > 1 &&
-      (dedupe === "all" || entry.access === "read")
-    const ofTool = mergeable ? identical?.get(entry.name) : undefined
-    const same = ofTool?.find(entry)
-    if (
-      same !== undefined && (table?.lastConflictingWrite(claim) ?? -1) <= same.order &&
-      (held?.lastConflictingWrite(claim) ?? -1) <= same.heldOrder
-    ) {
-      plan.calls.push(notDecided(entry, "duplicate", { duplicateOf: same.position }))
-      continue
-    }
-    let verdict: Verdict = "run"
-    let more: Partial<PlannedCall> | undefined
-    if (state.approval) {
-      verdict = "held"
-      more = { code: "pending_approval", message: "waits for a human's approval" }
-    } else if (held !== undefined && held.conflicts(claim)) {
-      verdict = "deferred"
-      more = { code: "waits_for_approval", message: "touches what an earlier call that waits for approval touches" }
-    }
-    const call = notDecided(entry, verdict, more)
-    plan.calls.push(call)
-    if (verdict === "deferred") continue
-    let order = -1
-    let heldOrder = -1
-    if (verdict === "held") {
-      // A held call takes no place among those that run; what was written before it is known from the table.
-      const node = new Node(call)
-      ;(held ??= new Claims()).claim(node, claim)
-      heldOrder = node.order
-      order = table?.lastConflictingWrite(claim) ?? -1
-    } else if (options?.execution === "sequential" || entry.keys === undefined || entry.keys.length > 0) {
-      const node = new Node(call)
-      ;(table ??= new Claims(plan.log)).claim(node, claim)
-      order = node.order
-      if (options?.execution === "sequential") {
-        if (previous !== undefined) linkSequential(previous, node)
-        previous = node
-      }
-    }
-    if (!mergeable) continue
-    const seen: Seen = { position: entry.position, order, heldOrder }
-    if (ofTool === undefined) (identical ??= new Map()).set(entry.name, new OfTool(entry, seen))
-    else ofTool.add(seen)
-  }
-  measure(plan.log)
-  for (const node of plan.log) {
-    if (node.owner !== undefined && node.height > 1) (node.owner as { height: number }).height = node.height
-  }
-  return plan
+  const planner = new Planner(options)
+  const several = entries.length > 1
+  if (several) { for (const entry of entries) planner.see(entry) }
+  for (const entry of entries) planner.add(entry, several)
+  return planner.finish()
 }
 
 interface Seen {
@@ -463,6 +550,8 @@ const why = (call: PlannedCall): string => {
       return `duplicate of #${call.duplicateOf}: runs once for both`
     case "provider_executed":
       return "run by the provider"
+    case "answered":
+      return "has its answer already"
     case "deferred":
     case "refused":
       return `${call.verdict}: ${call.code}${call.message === undefined ? "" : `: ${call.message}`}`

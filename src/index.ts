@@ -7,12 +7,15 @@
  *
  * - **words**, data and schemas: `ToolCall`, `Outcome`, `ToolPolicy`, `TurnContext`, `TurnError`, `TurnEvent`
  * - **pure**, decides and never runs: `TurnPlan`, and the folder `wire/` (an entry of its own, `effect-turn/wire`)
- * - **capabilities**, one service each: `Siblings`, `Handler`, `Backend`, `TurnJournal`
+ * - **capabilities**, strangers to one another: `Siblings`, `Handler`, `Backend`, `TurnJournal`, `Approval`, `TurnMiddleware`
  * - **turn**, the only module that knows them all: `Turn`
  * - **hosts**, entries of their own: `index`, `testing/` (`effect-turn/testing`) and the program `cli/`
  *
  * @since 0.1.0
  */
+
+/** @since 0.1.0 */
+export * as Approval from "./Approval.ts"
 
 /** @since 0.1.0 */
 export * as Backend from "./Backend.ts"
@@ -46,6 +49,9 @@ export * as TurnEvent from "./TurnEvent.ts"
 
 /** @since 0.1.0 */
 export * as TurnJournal from "./TurnJournal.ts"
+
+/** @since 0.1.0 */
+export * as TurnMiddleware from "./TurnMiddleware.ts"
 
 /** @since 0.1.0 */
 export * as TurnPlan from "./TurnPlan.ts"

@@ -12,7 +12,13 @@ describe("R33: TurnEvent", () => {
       })
       yield* drive(
         run(
-          [call("write", "slow", ["k"]), call("write", "late", ["k"]), call("fetch", "note"), call("fetch", "next")],
+          [
+            call("write", "slow", ["k"]),
+            call("write", "late", ["k"]),
+            call("fetch", "note"),
+            call("fetch", "next"),
+            call("pay", "held")
+          ],
           {
             turn: "one",
             deadline: 11_000,
@@ -24,10 +30,11 @@ describe("R33: TurnEvent", () => {
       const kinds: Record<TurnEvent.TurnEvent["_tag"], number> = {
         TurnStarted: 1,
         CallQueued: 2,
+        CallHeld: 1,
         CallStarted: 3,
         CallProgressed: 1,
         CallOverdue: 1,
-        CallEnded: 4,
+        CallEnded: 5,
         CallSettledLate: 1,
         TurnStopped: 1,
         TurnEnded: 1

@@ -104,6 +104,8 @@ export const ofEvent = (progress: Progress.Progress, event: TurnEvent.TurnEvent)
   switch (event._tag) {
     case "CallQueued":
       return of("wait", `${name} ${row?.waitsFor ?? ""}`)
+    case "CallHeld":
+      return of("hold", `${name} waits for a human's approval`)
     case "CallStarted":
       return of("start", `${name} ${argumentsText(row?.call.arguments)}${waitedText(event, row?.earlier)}`)
     case "CallOverdue":
@@ -133,7 +135,8 @@ export const awaited = (progress: Progress.Progress): string | undefined => {
 const waitedText = ({ backend, waited }: TurnEvent.CallStarted, earlier = "earlier calls"): string => {
   const parts = [
     ...(waited.keys < 1 ? [] : [`${duration(waited.keys)} for ${earlier}`]),
-    ...(waited.permit < 1 ? [] : [`${duration(waited.permit)} for ${backend ?? "the turn's own limit"}`])
+    ...(waited.permit < 1 ? [] : [`${duration(waited.permit)} for ${backend ?? "the turn's own limit"}`]),
+    ...(waited.approval < 1 ? [] : [`${duration(waited.approval)} for an approval`])
   ]
   return parts.length === 0 ? "" : ` after ${parts.join(" and ")}`
 }

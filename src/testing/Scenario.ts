@@ -201,8 +201,8 @@ const supported = (file: string, scenario: Form.Scenario, run: () => Effect.Effe
 }
 
 const judge: Explore.Judge = (scenario, observed) => {
-  const undecided = Unsupported.decisions(scenario, observed.turns)
-  return undecided.length > 0 ? undecided : [...Check.rules(scenario, observed), ...Expect.unmet(scenario, observed)]
+  const crashes = Unsupported.crashes(observed.turns)
+  return crashes.length > 0 ? crashes : [...Check.rules(scenario, observed), ...Expect.unmet(scenario, observed)]
 }
 
 const report = (file: string, scenario: Form.Scenario): Effect.Effect<Report> =>

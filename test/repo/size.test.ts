@@ -5,18 +5,20 @@ import { checkSizes } from "./checks/size.ts"
 
 /** Bytes after gzip. A budget changes in the commit that needs it, with a reason in the change log. */
 const budgets = {
+  Approval: 3_000,
   Backend: 4_500,
   Handler: 800,
   Outcome: 1_200,
   Siblings: 3_500,
   ToolCall: 600,
   ToolPolicy: 2_500,
-  Turn: 28_000,
+  Turn: 36_000,
   TurnContext: 500,
   TurnError: 1_200,
   TurnEvent: 200,
   TurnJournal: 1_500,
-  TurnPlan: 6_000,
+  TurnMiddleware: 1_500,
+  TurnPlan: 6_500,
   "testing/index": 70_000,
   "wire/index": 7_000
 }

@@ -245,7 +245,8 @@ describe("a fake backend", () => {
         id: "c0",
         tool: "book",
         attempt: 1,
-        idempotencyKey: "not taken unasked"
+        idempotencyKey: "not taken unasked",
+        approvalNote: undefined
       })
       yield* ends(
         serving(backend.request({ key: "k", payload: 1 })),

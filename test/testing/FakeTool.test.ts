@@ -33,6 +33,7 @@ const serving = (position: number, more: Partial<TurnContext.CallContext> & { te
     tool: "book",
     attempt: 1,
     idempotencyKey: undefined,
+    approvalNote: undefined,
     ...more
   })
 

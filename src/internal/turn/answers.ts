@@ -78,6 +78,63 @@ const ok = (asked: Asked, result: unknown, encoded: unknown, effect: Outcome.Eff
 export const refused = (asked: Asked, code: Outcome.ErrorCode, message: string): Any =>
   base(asked, "error", code, false, "none", retryableCodes.has(code), message)
 
+export const denied = (asked: Asked, reason: string | undefined): Any =>
+  base(
+    asked,
+    "error",
+    "denied",
+    false,
+    "none",
+    false,
+    `a human refused it${reason === undefined ? "" : `: ${reason}`}; it was not run`
+  )
+
+export const vetoed = (asked: Asked, message: string, retryable: boolean): Any =>
+  base(asked, "error", "vetoed", false, "none", retryable, message)
+
+/** A human has answered in the tool's place: nothing was run. */
+export const answeredByHuman = (asked: Asked, result: unknown, encoded: unknown): Any => {
+  const outcome = ok(asked, result, encoded, "none") as { started: boolean }
+  outcome.started = false
+  return outcome as unknown as Any
+}
+
+/** A step before the handler broke. */
+export const brokenBefore = (asked: Asked, message: string): Any =>
+  base(asked, "error", "defect", false, "none", false, `${message}; the call was not started`)
+
+/** A step after the handler broke: what the run has done stands. */
+export const brokenAfter = (asked: Asked, of: Any, message: string): Any =>
+  base(asked, "error", "defect", true, of.effect, false, afterTheRun(of.effect, message))
+
+const afterTheRun = (effect: Outcome.Effect, problem: string): string =>
+  effect === "applied"
+    ? `the call took effect, but its result cannot be given: ${problem}; do not call it again for the result`
+    : effect === "unknown"
+    ? `${problem}; ${unknown}`
+    : `the result cannot be given: ${problem}`
+
+/** A middleware gave another result; `decoded` is what the tool's success schema makes of it. */
+export const replaced = (
+  asked: Asked,
+  of: Any,
+  encoded: unknown,
+  decoded: Exit.Exit<unknown, unknown>,
+  by: string
+): Any => {
+  const problem = unencodable(encoded)
+  if (problem === undefined && Exit.isSuccess(decoded)) return ok(asked, decoded.value, encoded, of.effect)
+  const reason = Exit.isFailure(decoded) ? decoded.cause.reasons[0] : undefined
+  const words = problem !== undefined ? `it is ${problem}` : reason?._tag === "Fail"
+    ? complaint(reason.error).message
+    : describe(reason?._tag === "Die" ? reason.defect : undefined)
+  return unencodableResult(
+    asked,
+    `the middleware "${by}" replaced it by one that is no result of the tool: ${words}`,
+    of.effect
+  )
+}
+
 const retryableCodes = new Set<Outcome.ErrorCode>([
   "invalid_arguments",
   "ambiguous_id",
@@ -242,17 +299,7 @@ export const succeeded = (
 }
 
 const unencodableResult = (asked: Asked, problem: string, effect: Outcome.Effect): Any =>
-  base(
-    asked,
-    "error",
-    "unencodable_result",
-    true,
-    effect,
-    false,
-    effect === "applied"
-      ? `the call took effect, but its result cannot be given: ${problem}; do not call it again for the result`
-      : `the result cannot be given: ${problem}`
-  )
+  base(asked, "error", "unencodable_result", true, effect, false, afterTheRun(effect, problem))
 
 const ask = (classify: ((failure: any) => boolean) | undefined, failure: unknown): boolean => {
   if (classify === undefined) return false
@@ -280,4 +327,26 @@ const failed = (asked: Asked, tool: ToolEntry, failure: unknown): Any => {
   const told = describeFailure(failure, encoded)
   const words = effect === "unknown" ? `${told}; ${unknownEffect(policy, retryable)}` : told
   return { ...base(asked, "error", "failed", true, effect, retryable, words), failure, encoded } as Any
+}
+
+/** An outcome read back from its JSON, for a turn that is resumed. Fails with words where the tool cannot read its own result any more. */
+export const restore = (encoded: Outcome.Encoded, tool: ToolEntry | undefined): Effect.Effect<Any, string, any> => {
+  const { failure, message, result, ...rest } = encoded
+  const outcome: Record<string, unknown> = { ...rest, message: message ?? "" }
+  if (encoded.status === "ok") {
+    if (tool === undefined) return Effect.fail("there is no such tool")
+    outcome["encoded"] = result
+    return Effect.mapError(
+      Effect.map(tool.decodeResult(result), (decoded) => ({ ...outcome, result: decoded }) as unknown as Any),
+      (issue) => complaint(issue).message
+    )
+  }
+  if (encoded.code !== "failed") return Effect.succeed(outcome as unknown as Any)
+  outcome["encoded"] = failure
+  // A failure whose encoded form was never known is told in words alone.
+  if (failure === undefined || tool === undefined) return Effect.succeed(outcome as unknown as Any)
+  return Effect.map(
+    Effect.exit(tool.decodeFailure(failure)),
+    (exit) => ({ ...outcome, failure: Exit.isSuccess(exit) ? exit.value : failure }) as unknown as Any
+  )
 }

@@ -1,13 +1,19 @@
 /** From the calls of a model to a turn at work: checks, intake, plan, start. */
 import type * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
+import type * as Approval from "../../Approval.ts"
 import type * as Outcome from "../../Outcome.ts"
 import * as Siblings from "../../Siblings.ts"
 import * as ToolCall from "../../ToolCall.ts"
 import * as TurnError from "../../TurnError.ts"
 import type * as TurnEvent from "../../TurnEvent.ts"
+import type { TurnMiddleware } from "../../TurnMiddleware.ts"
 import * as TurnPlan from "../../TurnPlan.ts"
-import { Intake, type Taken } from "./intake.ts"
+import { type Decide, Deciders, type Given as GivenDecision } from "./approvals.ts"
+import { checkCalls, missingService, refuseRepeated } from "./checks.ts"
+import { Intake, keep, type Taken } from "./intake.ts"
+import { Middleware } from "./middleware.ts"
+import { Online } from "./online.ts"
 import { check, type Checked, type Given, invalidInput } from "./options.ts"
 import type { Setting } from "./run.ts"
 import type { RuntimeState } from "./runtime.ts"
@@ -23,6 +29,8 @@ export interface BeginOptions extends Given {
   readonly unit?: ((call: ToolCall.ToolCall, position: number) => string) | undefined
   readonly nameRepair?: boolean | undefined
   readonly finishReason?: ToolCall.FinishReason | undefined
+  readonly decide?: Decide | undefined
+  readonly middleware?: ReadonlyArray<TurnMiddleware> | undefined
   readonly cancelOn?: Effect.Effect<string | void> | undefined
   readonly onEvent?: ((event: TurnEvent.TurnEvent) => void) | undefined
   readonly onClosed?:
@@ -31,6 +39,15 @@ export interface BeginOptions extends Given {
       readonly outcomes: ReadonlyArray<Outcome.Outcome<any>>
     }) => Effect.Effect<void>)
     | undefined
+}
+
+/** What a turn that is resumed brings along. */
+export interface Earlier {
+  readonly kept: ReadonlyArray<Outcome.Outcome<any> | undefined>
+  readonly requests: ReadonlyArray<Approval.Request>
+  readonly decisions: ReadonlyArray<GivenDecision>
+  /** The calls as they are to be run: what was held may have had its arguments exchanged. */
+  readonly calls: ReadonlyArray<ToolCall.ToolCall>
 }
 
 /** A turn that has begun, as the public functions drive it. */
@@ -42,35 +59,77 @@ export interface Begun {
   readonly closed: Effect.Effect<ReadonlyArray<Outcome.Outcome<any>>>
 }
 
-export const checkCalls = (calls: ReadonlyArray<ToolCall.ToolCall>): TurnError.TurnError | undefined => {
-  if (!Array.isArray(calls)) return invalidInput("the calls of a turn", "a list of tool calls", calls)
-  for (let i = 0; i < calls.length; i++) {
-    const call = calls[i] as Partial<ToolCall.ToolCall> | null | undefined
-    if (typeof call !== "object" || call === null || typeof call.name !== "string" || typeof call.id !== "string") {
-      return invalidInput(`call #${i} of the turn`, "an object with a text `id` and a text `name`", call)
-    }
-  }
-  return undefined
-}
-
 export const beginTurn = (
   runtime: RuntimeState,
   context: Context.Context<never>,
   toolkit: AnyToolkit,
   calls: ReadonlyArray<ToolCall.ToolCall>,
   options: BeginOptions | undefined,
-  also: ((event: TurnEvent.TurnEvent) => void) | undefined
+  also: ((event: TurnEvent.TurnEvent) => void) | undefined,
+  earlier?: Earlier
 ): Begun | TurnError.TurnError => {
   const bad = checkCalls(calls)
   if (bad !== undefined) return bad
+  const ready = makeReady(runtime, context, toolkit, calls, options, also, earlier)
+  if (ready instanceof TurnError.TurnError) return ready
+  const { begun, intake, opts, state } = ready
+  const asked = earlier?.calls ?? calls
+  const missing = missingFor(asked, toolkit, intake, state.setting.around, options)
+  if (missing !== undefined) return missing
+  ready.enter()
+  state.step(() => {
+    ready.arm()
+    if (state.stopped === undefined) takeIn(state, toolkit, intake, opts, asked)
+  })
+  return begun
+}
+
+/** A turn whose calls come one by one. */
+export const openTurn = (
+  runtime: RuntimeState,
+  context: Context.Context<never>,
+  toolkit: AnyToolkit,
+  options: BeginOptions | undefined,
+  also: ((event: TurnEvent.TurnEvent) => void) | undefined
+): { readonly begun: Begun; readonly online: Online } | TurnError.TurnError => {
+  const calls: Array<ToolCall.ToolCall> = []
+  const ready = makeReady(runtime, context, toolkit, calls, options, also, undefined)
+  if (ready instanceof TurnError.TurnError) return ready
+  const { begun, intake, opts, state } = ready
+  ready.enter()
+  const online = new Online(state, calls, intake, opts, toolkit)
+  state.step(() => {
+    state.goOnline(online)
+    ready.arm()
+  })
+  return { begun, online }
+}
+
+const makeReady = (
+  runtime: RuntimeState,
+  context: Context.Context<never>,
+  toolkit: AnyToolkit,
+  calls: ReadonlyArray<ToolCall.ToolCall>,
+  options: BeginOptions | undefined,
+  also: ((event: TurnEvent.TurnEvent) => void) | undefined,
+  earlier: Earlier | undefined
+) => {
   const opts = check(options)
   if (opts instanceof TurnError.TurnError) return opts
   const around = surroundingsOf(context)
   // A turn inside a call that is awaited belongs to that call.
   if (runtime.closed && around.parent === undefined) return TurnError.make(new TurnError.ShutDown({}))
-  const intake = intakeOf(toolkit, calls, () => state.identity().turn, opts, options)
-  const missing = missingFor(calls, toolkit, intake, around, options)
-  if (missing !== undefined) return missing
+  if (opts.repeats !== Infinity && around.conversation === undefined) {
+    return invalidInput("the option `amounts.repeats` of the turn", "a TurnContext.Conversation to count in", undefined)
+  }
+  const deciders = earlier === undefined && options?.decide === undefined && around.approvals === undefined
+    ? nobody
+    : new Deciders(earlier?.decisions ?? [], earlier?.requests ?? [], options?.decide, around.approvals)
+  const top = around.parent === undefined
+  const overloaded = top && runtime.topLevel >= runtime.mostTurns
+    ? `${runtime.mostTurns} turns are at work already, the limit: nothing of this one was run`
+    : undefined
+  const intake = intakeOf(toolkit, calls, () => state.identity().turn, opts, options, !deciders.none, overloaded)
   const setting: Setting = {
     runtime,
     around,
@@ -82,7 +141,14 @@ export const beginTurn = (
     sequential: opts.execution === "sequential",
     graceReads: opts.graceReads,
     graceWrites: opts.graceWrites,
-    emit: emitter(options?.onEvent, also)
+    emit: emitter(options?.onEvent, also),
+    intake,
+    deciders,
+    middleware: options?.middleware === undefined || options.middleware.length === 0
+      ? undefined
+      : new Middleware(options.middleware),
+    conversation: opts.repeats === Infinity ? undefined : JSON.stringify([around.tenant, around.conversation]),
+    kept: earlier?.kept
   }
   const state: TurnState = new TurnState(setting)
   const waiting: Array<(outcomes: ReadonlyArray<Outcome.Outcome<any>>) => void> = []
@@ -90,6 +156,7 @@ export const beginTurn = (
   const finish = (outcomes: ReadonlyArray<Outcome.Outcome<any>>) => {
     result = outcomes
     runtime.turns.delete(state)
+    if (top) runtime.topLevel--
     runtime.quiet()
     for (const then of waiting) then(outcomes)
   }
@@ -108,26 +175,41 @@ export const beginTurn = (
     if (result !== undefined) then(result)
     else waiting.push(then)
   }
-  state.step(() => {
-    if (options?.cancelOn !== undefined) state.stopWhen(options.cancelOn)
-    if (opts.deadline !== Infinity) setting.timers.set(opts.deadline, deadlineIsOver, state)
-    if (state.stopped === undefined) takeIn(state, toolkit, intake, opts)
-  })
-  return {
+  const begun: Begun = {
     setting,
     state,
     stop: (reason) => state.stop({ code: "by_caller", reason }),
     whenClosed,
     closed: Effect.callback((resume) => whenClosed((outcomes) => resume(Effect.succeed(outcomes))))
   }
+  return {
+    begun,
+    state,
+    intake,
+    opts,
+    /** From here on the turn counts. */
+    enter: () => {
+      if (top) runtime.topLevel++
+      state.enter()
+    },
+    /** Sets what stops the whole turn. */
+    arm: () => {
+      if (options?.cancelOn !== undefined) state.stopWhen(options.cancelOn)
+      if (opts.deadline !== Infinity) setting.timers.set(opts.deadline, deadlineIsOver, state)
+    }
+  }
 }
+
+const nobody = new Deciders([], [], undefined, undefined)
 
 export const intakeOf = (
   toolkit: AnyToolkit,
   calls: ReadonlyArray<ToolCall.ToolCall>,
   turn: () => string,
   opts: Checked,
-  options: BeginOptions | undefined
+  options: BeginOptions | undefined,
+  decided: boolean,
+  closed: string | undefined
 ): Intake =>
   new Intake(
     {
@@ -136,7 +218,9 @@ export const intakeOf = (
       nameRepair: options?.nameRepair === true,
       finishReason: options?.finishReason,
       unit: options?.unit,
-      limits: opts.limits
+      limits: opts.limits,
+      decided,
+      closed
     },
     calls
   )
@@ -157,28 +241,31 @@ const missingFor = (
     // Calls of one tool often stand side by side.
     if (call.providerExecuted === true || call.name === last) continue
     last = call.name
-    const tool = intake.toolOf(call.name)
-    if (tool === undefined) continue
-    const runner = around.runner(toolkit, tool)
-    if ("missing" in runner) {
-      return TurnError.make(new TurnError.MissingService({ tool: tool.name, service: runner.missing }))
-    }
+    const missing = missingService(call, toolkit, intake, around)
+    if (missing !== undefined) return missing
   }
   return undefined
 }
 
 /** Intake, then the plan, then the start. Only schemas that take time to decode make this asynchronous. */
-const takeIn = (state: TurnState, toolkit: AnyToolkit, intake: Intake, opts: Checked): void => {
-  const { around, calls } = state.setting
+const takeIn = (
+  state: TurnState,
+  toolkit: AnyToolkit,
+  intake: Intake,
+  opts: Checked,
+  calls: ReadonlyArray<ToolCall.ToolCall>
+): void => {
+  const { around, kept } = state.setting
   const taken: Array<Taken> = []
   let pending: Array<Effect.Effect<void, never, any>> | undefined
   for (let i = 0; i < calls.length; i++) {
-    const one = intake.take(calls[i]!, i)
+    const one = kept?.[i] === undefined ? intake.take(calls[i]!, i) : keep(calls[i]!, i)
     taken.push(one)
     if (one.pending !== undefined) (pending ??= []).push(one.pending)
   }
   const go = () => {
     if (state.stopped !== undefined) return
+    if (opts.repeats !== Infinity) { for (const one of taken) refuseRepeated(state, one, opts) }
     state.start(taken, TurnPlan.make(taken, opts), (one) => around.runner(toolkit, one.tool!) as Runner)
   }
   if (pending === undefined) return go()

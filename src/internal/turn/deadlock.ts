@@ -33,6 +33,8 @@ export const progressing = (from: ReadonlyArray<Run>): ReadonlySet<Run> => {
             if (holder === undefined) known.add(run)
             else any.push(holder)
           }
+          // A question for approval takes of the turn's own limit, and has an end of its own.
+          if (list!.paused && run.turn.questioning > 0) known.add(run)
           if (list!.paused) { for (const other of run.turn.runs) if (other.phase === "running") any.push(other) }
         }
       } else if (every.length === 0) known.add(run)

@@ -38,6 +38,11 @@ export class Taken implements TurnPlan.Entry {
   /** Whether it needs approval, where that takes an effect to find out. Nobody else waits for it. */
   asking: Effect.Effect<boolean> | undefined = undefined
 
+  /** Whether a human decides about it, whatever its arguments are exchanged for. */
+  get needsApproval(): Effect.Effect<boolean> | boolean {
+    return this.asking ?? (this.state._tag === "open" && this.state.approval)
+  }
+
   constructor(call: ToolCall.ToolCall, position: number) {
     this.call = call
     this.position = position
@@ -93,16 +98,33 @@ export interface IntakeOptions {
   readonly finishReason: ToolCall.FinishReason | undefined
   readonly unit: ((call: ToolCall.ToolCall, position: number) => string) | undefined
   readonly limits: ArgumentLimits
+  /** Somebody besides a human may decide about calls that need approval: all of them are asked about. */
+  readonly decided: boolean
+  /** Why no call of the turn is run at all. */
+  readonly closed: string | undefined
 }
 
 const open = { _tag: "open", approval: false } as const
 const openForApproval = { _tag: "open", approval: true } as const
 const provider = { _tag: "provider" } as const
+const answered = { _tag: "answered" } as const
+const yes = Effect.succeed(true)
+
+/** The words for a call of a response that was cut short. */
+export const cutShort = (reason: ToolCall.FinishReason): string =>
+  `the response was cut short (${reason}): nothing of it was run; call again`
 
 const refused = (code: Outcome.ErrorCode, message: string) => ({ _tag: "refused", code, message }) as const
 
 /** A predicate that fails holds the call, and so does anything but a clear no (rule R10). */
 const holds = (exit: Exit.Exit<unknown, unknown>): boolean => !Exit.isSuccess(exit) || exit.value !== false
+
+/** A call that has its answer already, in a turn that is resumed. */
+export const keep = (call: ToolCall.ToolCall, position: number): Taken => {
+  const taken = new Taken(call, position)
+  taken.state = answered
+  return taken
+}
 
 export class Intake {
   private readonly options: IntakeOptions
@@ -118,7 +140,11 @@ export class Intake {
 
   /** What arguments could refer to. */
   private callsOfTurn(): Placeholders.Calls {
-    return this.referable ??= { ids: new Set(this.calls.map((call) => call.id)), count: this.calls.length }
+    const { calls } = this
+    if (this.referable?.count !== calls.length) {
+      this.referable = { ids: new Set(calls.map((call) => call.id)), count: calls.length }
+    }
+    return this.referable
   }
 
   take(call: ToolCall.ToolCall, position: number): Taken {
@@ -135,11 +161,12 @@ export class Intake {
       taken.state = provider
       return taken
     }
+    if (this.options.closed !== undefined) {
+      taken.state = refused("over_limit", this.options.closed)
+      return taken
+    }
     if (ToolCall.isCutShort(this.options.finishReason)) {
-      taken.state = refused(
-        "incomplete_response",
-        `the response was cut short (${this.options.finishReason}): nothing of it was run; call again`
-      )
+      taken.state = refused("incomplete_response", cutShort(this.options.finishReason!))
       return taken
     }
     const name = this.nameOf(call.name)
@@ -274,7 +301,27 @@ export class Intake {
     if (answer === false) return
     if (Effect.isEffect(answer) && !Exit.isExit(answer)) {
       taken.asking = Effect.map(Effect.exit(answer as Effect.Effect<unknown>), holds)
-    } else if (!Exit.isExit(answer) || holds(answer)) taken.state = openForApproval
+    } else if (!Exit.isExit(answer) || holds(answer)) {
+      if (this.options.decided) taken.asking = yes
+      else taken.state = openForApproval
+    }
+  }
+
+  /** The same call with other arguments; the words of what is wrong with them where it could not run. */
+  again(taken: Taken, args: Record<string, unknown>): Effect.Effect<Taken | string, never, any> {
+    return Effect.suspend((): Effect.Effect<Taken | string, never, any> => {
+      const other = new Taken({ ...taken.call, arguments: args }, taken.position)
+      other.name = taken.name
+      other.repairedFrom = taken.repairedFrom
+      other.unit = taken.unit
+      this.parse(other, taken.tool!.tool)
+      const done = () =>
+        other.state._tag === "open" ? other : other.state._tag === "refused" ||
+            other.state._tag === "deferred"
+          ? other.state.message
+          : ""
+      return other.pending === undefined ? Effect.sync(done) : Effect.map(other.pending, done)
+    })
   }
 
   /** Finds out all that is still open about a call; for plans, which are made when everything is known. */

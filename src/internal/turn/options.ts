@@ -12,6 +12,7 @@ export interface Given extends TurnPlan.Options {
     | { readonly reads?: ToolPolicy.Limit | undefined; readonly writes?: ToolPolicy.Limit | undefined }
     | undefined
   readonly limits?: Partial<ArgumentLimits> | undefined
+  readonly amounts?: TurnPlan.Amounts & { readonly repeats?: number | undefined } | undefined
 }
 
 /** What a turn works with; times are in milliseconds, `Infinity` for none. */
@@ -24,6 +25,9 @@ export interface Checked {
   readonly graceReads: number
   readonly graceWrites: number
   readonly limits: ArgumentLimits
+  readonly amounts: TurnPlan.Amounts | undefined
+  /** How often the same call may be run in a conversation. */
+  readonly repeats: number
 }
 
 const defaultLimits: ArgumentLimits = { maxBytes: 1_000_000, maxDepth: 64, maxKeys: 10_000 }
@@ -55,6 +59,12 @@ const checkUnsafe = (given: Given): Checked => {
       Object.assign(limits, { [name]: TurnError.wholeNumber("the turn", `limits.${name}`, value) })
     }
   }
+  const { calls, perTool, repeats } = given.amounts ?? {}
+  const amount = (name: string, value: unknown) => TurnError.wholeNumber("the turn", `amounts.${name}`, value)
+  if (calls !== undefined) amount("calls", calls)
+  if (typeof perTool === "object" && perTool !== null) {
+    for (const [name, value] of Object.entries(perTool)) amount(`perTool.${name}`, value)
+  } else if (perTool !== undefined) amount("perTool", perTool)
   return {
     execution,
     limit,
@@ -62,7 +72,9 @@ const checkUnsafe = (given: Given): Checked => {
     deadline: millis("deadline", given.deadline, Infinity, 1),
     graceReads: millis("grace", both.reads, 5_000, 0),
     graceWrites: millis("grace", both.writes, Infinity, 0),
-    limits
+    limits,
+    amounts: calls === undefined && perTool === undefined ? undefined : { calls, perTool },
+    repeats: repeats === undefined ? Infinity : amount("repeats", repeats)
   }
 }
 

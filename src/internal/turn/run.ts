@@ -16,7 +16,9 @@ import type * as TurnContext from "../../TurnContext.ts"
 import type * as TurnEvent from "../../TurnEvent.ts"
 import type * as TurnPlan from "../../TurnPlan.ts"
 import * as Answers from "./answers.ts"
-import type { Taken } from "./intake.ts"
+import type { Deciders } from "./approvals.ts"
+import type { Intake, Taken } from "./intake.ts"
+import type { Middleware } from "./middleware.ts"
 import type { RuntimeState } from "./runtime.ts"
 import type { TurnState } from "./state.ts"
 import type { Surroundings } from "./surroundings.ts"
@@ -40,14 +42,30 @@ export interface Setting {
   readonly graceReads: number
   readonly graceWrites: number
   readonly emit: ((event: TurnEvent.TurnEvent) => void) | undefined
+  readonly intake: Intake
+  /** Whoever may decide about calls that need approval. */
+  readonly deciders: Deciders
+  readonly middleware: Middleware | undefined
+  /** Where calls are counted that may be repeated only so often. */
+  readonly conversation: string | undefined
+  /** The answers that a turn which is resumed has already, by position. */
+  readonly kept: ReadonlyArray<AnyOutcome | undefined> | undefined
+}
+
+export interface Approved {
+  readonly digest: string
+  readonly note: string | undefined
+  /** Milliseconds since it was first asked for. */
+  readonly waited: number
 }
 
 /** One execution: it answers its own call and those that are the same. */
 export class Run extends Siblings.Member<AnyOutcome> implements Backend.Entry, Answers.Asked {
   readonly turn: TurnState
-  readonly taken: Taken
+  /** The call as it is to be run: a human or a middleware may have exchanged its arguments. */
+  taken: Taken
   readonly runner: Runner
-  readonly priority: number
+  priority: number
   node: TurnPlan.Node | undefined = undefined
   /** Positions of identical calls that this run answers too, without those that have left. */
   twins: Array<number> | undefined = undefined
@@ -57,6 +75,10 @@ export class Run extends Siblings.Member<AnyOutcome> implements Backend.Entry, A
   list: Backend.Waitlist | undefined = undefined
   permit: Backend.Permit | undefined = undefined
   starting = false
+  /** Not before the end of the list is known (rule R13). */
+  gated = false
+  /** A human's approval: for exactly what, with which words, after how long. */
+  approved: Approved | undefined = undefined
   /** It is still being found out whether it needs approval; then it is not ready, whatever else is. */
   asking: Fiber.Fiber<unknown, unknown> | undefined = undefined
   /** It conflicts with an earlier call that is held: it is deferred, unless it is held itself. */
@@ -72,6 +94,8 @@ export class Run extends Siblings.Member<AnyOutcome> implements Backend.Entry, A
   idleTimer: Timer | undefined = undefined
   progressAt = 0
   readyAt = 0
+  /** When it began to wait, where that is not the start of its turn. */
+  since = 0
   /** For whom its waiting is told: it had to wait for keys, for a permit. */
   waitedForKeys = false
   waitedForPermit = false
@@ -203,6 +227,9 @@ export class CallView implements TurnContext.CallContext {
   }
   get idempotencyKey() {
     return this.run.taken.idempotencyKey
+  }
+  get approvalNote() {
+    return this.run.approved?.note
   }
 }
 

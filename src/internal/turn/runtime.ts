@@ -9,15 +9,20 @@
  */
 import type * as TurnEvent from "../../TurnEvent.ts"
 import { Claims, end, type Node } from "../../TurnPlan.ts"
+import { Repeats } from "./repeats.ts"
 import type { Run } from "./run.ts"
 import type { TurnState } from "./state.ts"
 
 export class RuntimeState {
   readonly turns = new Set<TurnState>()
   readonly unsettled = new Set<Run>()
+  readonly repeats = new Repeats()
   closed = false
+  /** Turns at work that are not inside a call, and how many there may be. */
+  topLevel = 0
+  mostTurns = Infinity
   /** Called whenever a turn has ended, or work that was given up on has. */
-  onQuiet: (() => void) | undefined = undefined
+  readonly onQuiet = new Set<() => void>()
   /** Told of work that was given up on and has ended. */
   onSettledLate: ((event: TurnEvent.CallSettledLate) => void) | undefined = undefined
   private readonly tables = new Map<string, Claims>()
@@ -108,7 +113,7 @@ export class RuntimeState {
   }
 
   quiet(): void {
-    this.onQuiet?.()
+    for (const quiet of this.onQuiet) quiet()
   }
 }
 

@@ -12,6 +12,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import type * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
+import type * as Approval from "../../Approval.ts"
 import * as Backend from "../../Backend.ts"
 import * as Handler from "../../Handler.ts"
 import * as Outcome from "../../Outcome.ts"
@@ -21,9 +22,12 @@ import type * as TurnEvent from "../../TurnEvent.ts"
 import type * as TurnJournal from "../../TurnJournal.ts"
 import * as TurnPlan from "../../TurnPlan.ts"
 import * as Answers from "./answers.ts"
+import { digestOf, type Verdict as Decided } from "./approvals.ts"
 import { progressing } from "./deadlock.ts"
 import { causeText, type Taken } from "./intake.ts"
 import { Lines } from "./lines.ts"
+import type { Middleware, Ready } from "./middleware.ts"
+import type { Online } from "./online.ts"
 import { CallView, Run, type Setting } from "./run.ts"
 import type { Handled, Runner } from "./tool.ts"
 
@@ -57,20 +61,24 @@ class Rare {
   readonly endless = new Set<Fiber.Fiber<unknown, unknown>>()
   /** Calls that were stopped one by one while the turn was still being taken in. */
   readonly early = new Map<number, Siblings.StopReason>()
+  /** What was asked of a human, by position. */
+  readonly requests = new Map<number, Approval.Request>()
+  /** Questions for approval that wait for the turn's own limit. */
+  readonly questions: Array<() => void> = []
 }
 
-/** How long a turn waits for its journal to take what has happened already, in milliseconds. */
-const journalPatience = 5_000
+/** How long a turn waits for a service to take what has happened already, in milliseconds. */
+const patience = 5_000
 
-/** A step of the journal that nobody may wait for longer than that; what it does not take is in the log. */
-const written = <E>(what: string, step: () => Effect.Effect<void, E>): Effect.Effect<void> =>
+/** A step of a service that nobody may wait for longer than that; what it does not take is in the log. */
+const told = <E>(who: string, what: string, step: () => Effect.Effect<void, E>): Effect.Effect<void> =>
   Effect.suspend(step).pipe(
-    Effect.timeoutOption(journalPatience),
-    Effect.flatMap((done) =>
-      Option.isSome(done) ? Effect.void : Effect.logWarning(`the journal did not ${what} in time`)
-    ),
-    Effect.catchCause((cause) => Effect.logWarning(`the journal could not ${what}`, cause))
+    Effect.timeoutOption(patience),
+    Effect.flatMap((done) => Option.isSome(done) ? Effect.void : Effect.logWarning(`${who} did not ${what} in time`)),
+    Effect.catchCause((cause) => Effect.logWarning(`${who} could not ${what}`, cause))
   )
+
+const written = <E>(what: string, step: () => Effect.Effect<void, E>) => told("the journal", what, step)
 
 export class TurnState implements TurnPlan.Nested {
   readonly setting: Setting
@@ -96,6 +104,11 @@ export class TurnState implements TurnPlan.Nested {
   private waitsForHelpers = false
   private outOfPatience = false
   private fibers = 0
+  /** Questions for approval that are being asked. */
+  questioning = 0
+  private withdrawn = false
+  /** Where the calls come one by one. */
+  private online: Online | undefined = undefined
   onClosed: ((outcomes: ReadonlyArray<AnyOutcome>) => void) | undefined = undefined
 
   constructor(setting: Setting) {
@@ -114,9 +127,14 @@ export class TurnState implements TurnPlan.Nested {
         ancestors.add(run)
       }
       this.ancestors = ancestors
-      ;(parent.nested ??= new Set()).add(this)
     }
-    setting.runtime.turns.add(this)
+  }
+
+  /** From here on the turn is one of those at work. */
+  enter(): void {
+    const { around, runtime } = this.setting
+    if (around.parent !== undefined) (around.parent.nested ??= new Set()).add(this)
+    runtime.turns.add(this)
   }
 
   identity(): TurnContext.Identity {
@@ -198,31 +216,90 @@ export class TurnState implements TurnPlan.Nested {
     return fiber
   }
 
+  /** The calls will come one by one. */
+  goOnline(online: Online): void {
+    this.planned = true
+    this.online = online
+    this.beginEvents(0)
+  }
+
+  private beginEvents(calls: number): void {
+    if (this.setting.emit === undefined) return
+    this.emit({ ...this.base(), _tag: "TurnStarted", calls })
+    this.startedAt = this.setting.timers.now()
+  }
+
+  /** One more call of a turn whose calls come one by one. */
+  addSlot(): void {
+    this.slots.push(undefined)
+    this.bySlot.push(undefined)
+    this.open++
+  }
+
+  runOf(position: number): Run | undefined {
+    return this.bySlot[position]
+  }
+
+  /** Why a call that was stopped before it was taken in is not run. */
+  earlyStop(position: number): Siblings.StopReason | undefined {
+    return this.stopped ?? this.rare?.early.get(position)
+  }
+
+  /** Refuses a call that has not begun. */
+  refuse(position: number, code: Outcome.ErrorCode, message: string): void {
+    const run = this.bySlot[position]
+    if (run === undefined) {
+      const held = this.slots[position] === undefined ? this.takeHeld(position) : undefined
+      if (held === undefined) return
+      this.open++
+      return this.fill(position, Answers.refused(held, code, message))
+    }
+    if (run.phase !== "waiting" || run.concluding) return
+    const refused = (taken: Taken) => Answers.refused(taken, code, message)
+    const leaves = this.placesOf(position)
+    if (this.hasOthers(run, leaves)) this.leaveRun(run, leaves, refused)
+    else this.conclude(run, refused(run.taken))
+  }
+
+  /** Refuses all that has not begun, held calls included. */
+  refuseUnstarted(code: Outcome.ErrorCode, message: string): void {
+    for (const run of this.runs) {
+      if (run.phase === "waiting") this.conclude(run, Answers.refused(run, code, message))
+    }
+    if (this.rare === undefined) return
+    const { held, heldTwins } = this.rare
+    for (const taken of [...held.splice(0), ...heldTwins.splice(0).map((one) => one.taken)]) {
+      this.open++
+      this.fill(taken.position, Answers.refused(taken, code, message))
+    }
+  }
+
   /** Takes over what the plan has decided, takes the places of all calls, and starts what is ready. */
   start(taken: ReadonlyArray<Taken>, plan: TurnPlan.TurnPlan, runnerOf: (taken: Taken) => Runner): void {
-    const { emit, timers } = this.setting
     this.planned = true
-    if (emit !== undefined) {
-      this.emit({ ...this.base(), _tag: "TurnStarted", calls: taken.length })
-      this.startedAt = timers.now()
-    }
+    this.beginEvents(taken.length)
     for (const call of plan.calls) this.takeOver(taken[call.position]!, call, runnerOf)
     // Places are taken in emission order, before anything is started.
     for (const run of this.runs) this.takePlace(run)
     for (const run of this.runs) {
-      if (run.taken.asking !== undefined && run.phase === "waiting") this.ask(run, run.taken.asking)
+      if (run.taken.asking !== undefined && run.phase === "waiting") this.question(run, run.taken.asking)
     }
     if (this.rare !== undefined) { for (const [position, { reason }] of this.rare.early) this.cancel(position, reason) }
     this.touch()
   }
 
   /** One call as the plan has decided it: it gets a run, is held, or has its answer. */
-  private takeOver(one: Taken, call: TurnPlan.PlannedCall, runnerOf: (taken: Taken) => Runner): void {
+  takeOver(one: Taken, call: TurnPlan.PlannedCall, runnerOf: (taken: Taken) => Runner): void {
     switch (call.verdict) {
       case "run":
         return this.addRun(one, call, runnerOf)
       case "held":
         this.some.held.push(one)
+        this.open--
+        return this.event((base) => ({ ...base(one), _tag: "CallHeld", digest: digestOf(one) }))
+      case "answered":
+        // It was told when it got its answer, by the turn that is resumed.
+        this.slots[one.position] = this.setting.kept![one.position]!
         this.open--
         return
       case "provider_executed":
@@ -246,7 +323,7 @@ export class TurnState implements TurnPlan.Nested {
   }
 
   /** Takes a run's place in the order of its tenant's keys; without a conflict it is ready at once. */
-  private takePlace(run: Run): void {
+  takePlace(run: Run): void {
     if (run.phase !== "waiting") return
     // A function of the caller's, asked for units, may have stopped the turn.
     if (run.group.stopped !== undefined) return run.skip(run.group.stopped)
@@ -276,24 +353,84 @@ export class TurnState implements TurnPlan.Nested {
     if (run.taken.asking === undefined) this.ready.push(run)
   }
 
-  /** Finds out whether a call needs approval. It has its place meanwhile, and those that conflict with it wait as for any other. */
-  private ask(run: Run, asking: Effect.Effect<boolean>): void {
-    let answered = false
-    const fiber = this.helper(asking, (exit) => {
-      answered = true
-      run.asking = undefined
+  /** Asks whether a call needs approval, and who decides, as soon as the turn's own limit allows. */
+  question(run: Run, asking: Effect.Effect<boolean>): void {
+    const limiter = this.lines?.limiter
+    if (limiter === undefined) return this.ask(run, asking, undefined)
+    const ask = () => {
       if (run.phase !== "waiting" || run.concluding) return
-      if (!Exit.isSuccess(exit) || exit.value !== false) this.hold(run)
-      else if (run.behindHeld) this.defer(run)
-      else if (run.node === undefined || run.node.pending === 0) run.becomesReady()
+      limiter.running++
+      this.ask(run, asking, () => this.lines!.freed())
+    }
+    if (limiter.running < limiter.limit) return ask()
+    this.some.questions.push(ask)
+  }
+
+  /** A call has its place while it is asked about, and those that conflict with it wait as for any other. */
+  private ask(run: Run, asking: Effect.Effect<boolean>, then: (() => void) | undefined): void {
+    const { around, deciders, intake } = this.setting
+    const question: Effect.Effect<boolean | Decided, never, any> = deciders.none
+      ? asking
+      : Effect.flatMap(
+        asking,
+        (needed): Effect.Effect<boolean | Decided, never, any> =>
+          needed ? deciders.ask(run.taken, this.identity(), intake) : Effect.succeed(false)
+      )
+    let answered = false
+    this.questioning++
+    const fiber = this.helper(Effect.provide(question, around.context), (exit) => {
+      answered = true
+      this.questioning--
+      run.asking = undefined
+      then?.()
+      if (run.phase !== "waiting" || run.concluding) return
+      if (!Exit.isSuccess(exit) || exit.value === true) return this.hold(run, undefined)
+      if (exit.value !== false) return this.decided(run, exit.value as Decided)
+      this.isFree(run)
     })
     if (!answered) run.asking = fiber
   }
 
+  /** Nothing more is asked about a call. */
+  isFree(run: Run): void {
+    if (run.behindHeld) this.deferLater(run)
+    else if (run.node === undefined || run.node.pending === 0) run.becomesReady()
+  }
+
+  /** What somebody has decided about a call that waits. */
+  private decided(run: Run, verdict: Decided): void {
+    switch (verdict._tag) {
+      case "held":
+        return this.hold(run, verdict.request)
+      case "denied":
+        return this.conclude(run, Answers.denied(run, verdict.reason))
+      case "answered":
+        return this.conclude(run, Answers.answeredByHuman(run, verdict.result, verdict.encoded))
+      case "run": {
+        const { note, taken, waited } = verdict
+        run.approved = { digest: digestOf(taken), note, waited }
+        if (taken !== run.taken) this.exchange(run, taken)
+        return this.isFree(run)
+      }
+    }
+  }
+
+  /** A call is to run with other arguments: where they touch something else, it takes its place anew, behind what stands. */
+  private exchange(run: Run, taken: Taken): void {
+    const { keys } = run.taken
+    run.taken = taken
+    if (TurnPlan.covers(keys, taken.keys)) return
+    const { node } = run
+    run.node = undefined
+    this.takePlace(run)
+    if (node !== undefined) this.setting.runtime.endNode(node, false)
+  }
+
   /** A call turns out to need approval: it is held, and later ones of the turn that conflict with it are deferred (rule R10). */
-  private hold(run: Run): void {
+  private hold(run: Run, request: Approval.Request | undefined): void {
     const { some } = this
     this.bySlot[run.position] = undefined
+    if (request !== undefined) some.requests.set(run.position, request)
     if (run.asks) {
       some.held.push(run.taken)
       this.open--
@@ -305,16 +442,24 @@ export class TurnState implements TurnPlan.Nested {
       else some.held.push(taken)
       this.open--
     }
+    this.event((base) => ({ ...base(run), _tag: "CallHeld", digest: request?.digest ?? digestOf(run.taken) }))
     for (const later of this.runs) {
       if (later.phase !== "waiting" || later.position <= run.position) continue
       if (run.node === undefined || later.node === undefined || !TurnPlan.conflict(run.node, later.node)) continue
-      if (later.asking === undefined) this.defer(later)
-      else later.behindHeld = true
+      later.behindHeld = true
+      if (later.asking === undefined) this.deferLater(later)
     }
+    this.online?.holds(run)
     if (run.timer !== undefined) run.timer.off = true
     this.release(run)
     run.group.ended(run, Siblings.neutral)
     this.touch()
+  }
+
+  /** Deferred, once it is certain that the response has not been cut short. */
+  private deferLater(run: Run): void {
+    if (this.online?.more === true) this.online.gate(run)
+    else this.defer(run)
   }
 
   private defer(run: Run): void {
@@ -363,6 +508,7 @@ export class TurnState implements TurnPlan.Nested {
       this.lines?.serve()
       return this.tryClose()
     }
+    if (this.rare !== undefined) this.askMore(this.rare)
     for (let i = 0; i < this.ready.length; i++) this.admit(this.ready[i]!)
     this.ready.length = 0
     if (this.lines !== undefined) {
@@ -370,27 +516,37 @@ export class TurnState implements TurnPlan.Nested {
       if (this.setting.emit !== undefined) this.tellQueued(joined)
     }
     if (this.open > 0) {
-      if (!this.waitsTimed) this.timeWaits()
+      if (this.online !== undefined) this.online.timeWaits(this.timeWait)
+      else if (!this.waitsTimed) this.timeWaits()
       if (this.ancestors !== undefined) this.answerDeadlocks()
       if (!this.touched) this.setting.timers.arm()
     }
     this.tryClose()
   }
 
+  /** Questions that the turn's own limit has held up. */
+  private askMore({ questions }: Rare): void {
+    const limiter = this.lines?.limiter
+    while (questions.length > 0 && limiter!.running < limiter!.limit) questions.shift()!()
+  }
+
   /** All calls of a turn begin to wait together, so their waiting clocks are set once. */
   private timeWaits(): void {
     this.waitsTimed = true
-    if (this.running === this.runs.length && this.setting.around.journal === undefined) return
-    for (const run of this.runs) {
-      if (run.phase === "waiting" || run.starting) {
-        run.timer = this.setting.timers.set(run.policy.waitTimeout, waitIsOver, run)
-      }
+    const { around, middleware } = this.setting
+    if (this.running === this.runs.length && around.journal === undefined && middleware?.hasBefore !== true) return
+    for (const run of this.runs) this.timeWait(run)
+  }
+
+  private readonly timeWait = (run: Run): void => {
+    if (run.phase === "waiting" || run.starting) {
+      run.timer = this.setting.timers.set(run.policy.waitTimeout, waitIsOver, run)
     }
   }
 
   private admit(run: Run): void {
     if (
-      run.phase !== "waiting" || run.state === "waiting" || run.asking !== undefined ||
+      run.phase !== "waiting" || run.state === "waiting" || run.asking !== undefined || run.gated ||
       (run.node !== undefined && run.node.pending > 0)
     ) return
     if (this.setting.emit !== undefined) run.readyAt = this.setting.timers.now()
@@ -424,6 +580,71 @@ export class TurnState implements TurnPlan.Nested {
   begin(run: Run): void {
     if (run.phase !== "waiting") return this.release(run)
     this.running++
+    const { middleware } = this.setting
+    if (middleware === undefined || !middleware.hasBefore) return this.reserve(run)
+    this.before(run, middleware.before(run, this.setting.intake), (ready: Ready) => {
+      switch (ready._tag) {
+        case "ready":
+          run.taken = ready.taken
+          return this.reserve(run)
+        case "refused":
+          return this.conclude(run, ready.outcome)
+        case "ask":
+          return this.askAgain(run, ready.taken)
+      }
+    })
+  }
+
+  /** Does something that belongs to the start of a call. A stop or a clock that comes meanwhile leaves the call unstarted. */
+  private before<A>(run: Run, step: Effect.Effect<A, never, any>, then: (value: A) => void): void {
+    run.phase = "running"
+    run.starting = true
+    const fiber = this.helper(Effect.provide(step, this.contextOf(run)), (exit) => {
+      run.starting = false
+      run.fiber = undefined
+      if (run.stopReason !== undefined || run.expired !== undefined) return this.conclude(run, unstarted(run))
+      if (Exit.isFailure(exit)) {
+        return this.conclude(run, Answers.brokenBefore(run, `a step before it broke: ${causeText(exit.cause)}`))
+      }
+      then(exit.value as A)
+    })
+    if (run.starting) run.fiber = fiber
+  }
+
+  /** A middleware has exchanged the arguments: what was approved is not what would run (rule R10). */
+  private askAgain(run: Run, taken: Taken): void {
+    const { deciders, intake } = this.setting
+    const hold = (taken: Taken, request: Approval.Request | undefined) => {
+      run.taken = taken
+      run.phase = "waiting"
+      this.running--
+      this.hold(run, request)
+    }
+    if (deciders.none) return hold(taken, undefined)
+    this.before(run, deciders.ask(taken, this.identity(), intake), (verdict: Decided) => {
+      switch (verdict._tag) {
+        case "held":
+          return hold(verdict.taken, verdict.request)
+        case "denied":
+          return this.conclude(run, Answers.denied(run, verdict.reason))
+        case "answered":
+          return this.conclude(run, Answers.answeredByHuman(run, verdict.result, verdict.encoded))
+        case "run":
+          if (!TurnPlan.covers(run.taken.keys, verdict.taken.keys)) {
+            return this.conclude(
+              run,
+              Answers.vetoed(run, "the edited arguments touch what the call does not hold: call again with them", true)
+            )
+          }
+          run.approved = { digest: digestOf(verdict.taken), note: verdict.note, waited: verdict.waited }
+          run.taken = verdict.taken
+          return this.reserve(run)
+      }
+    })
+  }
+
+  /** The start is written down, where there is a journal. */
+  private reserve(run: Run): void {
     const { journal } = this.setting.around
     if (journal === undefined) return this.launch(run)
     run.phase = "running"
@@ -433,11 +654,8 @@ export class TurnState implements TurnPlan.Nested {
     const reserving = this.helper(Effect.suspend(() => journal.reserve(key)), (exit) => {
       run.starting = false
       run.fiber = undefined
-      const { expired, stopReason } = run
-      if (stopReason !== undefined || expired !== undefined) {
-        const outcome = stopReason !== undefined
-          ? Answers.cancelledBeforeStart(run, stopReason)
-          : Answers.timedOut(run, expired!, run.policy)
+      if (run.stopReason !== undefined || run.expired !== undefined) {
+        const outcome = unstarted(run)
         this.helper(written("free a call", () => journal.free(key)), () => this.conclude(run, outcome))
         return
       }
@@ -472,7 +690,11 @@ export class TurnState implements TurnPlan.Nested {
 
   private launch(run: Run): void {
     const { setting } = this
+    const { middleware } = setting
     const { policy, runner, taken } = run
+    if (setting.conversation !== undefined && !taken.repeatable) {
+      setting.runtime.repeats.note(setting.conversation, digestOf(taken))
+    }
     if (run.timer !== undefined) {
       run.timer.off = true
       run.timer = undefined
@@ -488,8 +710,9 @@ export class TurnState implements TurnPlan.Nested {
         attempt: 1,
         backend: run.runner.entry.backendName,
         waited: {
-          keys: run.waitedForKeys ? run.readyAt - this.startedAt : 0,
-          permit: run.waitedForPermit ? now - run.readyAt : 0
+          keys: run.waitedForKeys ? run.readyAt - (run.since === 0 ? this.startedAt : run.since) : 0,
+          permit: run.waitedForPermit ? now - run.readyAt : 0,
+          approval: run.approved?.waited ?? 0
         }
       }))
     }
@@ -503,20 +726,47 @@ export class TurnState implements TurnPlan.Nested {
     } catch (error) {
       effect = Effect.die(error)
     }
+    if (middleware?.hasAround === true) effect = this.surround(run, effect, middleware)
     this.touch()
     run.report = Handler.reportOf(effect)
     // What is over already costs no fiber.
     if (Exit.isExit(effect)) return run.settle(effect as Exit.Exit<unknown, unknown>)
-    let context = Context.add(runner.context, TurnContext.CurrentCall, new CallView(run))
-    if (run.permit !== undefined && policy.backend !== undefined) {
-      context = Context.add(context, Backend.Held, run.permit)
-    }
-    run.group.run(run, effect, context)
+    run.group.run(run, effect, this.contextOf(run))
     // A handler that has ended already needs no clocks.
     if (run.phase !== "running" || run.concluding || run.timer !== undefined) return
     const { timers } = setting
     run.timer = timers.setAt(now + policy.timeout, timeIsOver, run)
     run.idleTimer = timers.setAt(now + policy.idleTimeout, silenceIsOver, run)
+  }
+
+  /** What the work of a call finds in its context. */
+  private contextOf(run: Run): Context.Context<never> {
+    const context = Context.add(run.runner.context, TurnContext.CurrentCall, new CallView(run))
+    return run.permit === undefined || run.policy.backend === undefined
+      ? context
+      : Context.add(context, Backend.Held, run.permit)
+  }
+
+  /** Puts the turn's middleware around a handler. It sees results, also where a toolkit's own `handle` gives them encoded. */
+  private surround(
+    run: Run,
+    effect: Effect.Effect<unknown, unknown, any>,
+    middleware: Middleware
+  ): Effect.Effect<unknown, unknown, any> {
+    const { entry, handled } = run.runner
+    if (!handled) return middleware.around(run, effect)
+    let inner: Handled | undefined
+    const bare = Effect.map(effect as Effect.Effect<Handled, unknown, any>, (given) => {
+      inner = given
+      return given.result
+    })
+    return Effect.flatMap(middleware.around(run, bare), (result) =>
+      inner !== undefined && result === inner.result
+        ? Effect.succeed(inner)
+        : Effect.map(Effect.exit(entry.encode(result)), (exit): Handled =>
+          Exit.isSuccess(exit)
+            ? { result, encodedResult: exit.value }
+            : { result, encodedResult: undefined, problem: causeText(exit.cause) }))
   }
 
   private progress(run: Run, result: unknown): void {
@@ -603,7 +853,26 @@ export class TurnState implements TurnPlan.Nested {
     } else if (Exit.isFailure(exit)) outcome = Answers.failedWith(run, tool, exit.cause)
     else outcome = Answers.succeeded(run, tool, exit.value, encoded!)
     if (run.givenUp) return this.settledLate(run, outcome)
+    const { middleware } = this.setting
+    if (
+      middleware?.hasAfter === true &&
+      (outcome.status === "ok" || (outcome.status === "error" && outcome.code === "failed"))
+    ) return this.after(run, outcome, middleware)
     this.conclude(run, outcome)
+  }
+
+  /** The work is over, and what it came to is known: no stop and no clock changes it any more. */
+  private after(run: Run, outcome: AnyOutcome, middleware: Middleware): void {
+    if (run.phase === "ended" || run.concluding) return
+    run.concluding = true
+    if (run.timer !== undefined) run.timer.off = true
+    if (run.idleTimer !== undefined) run.idleTimer.off = true
+    this.helper(Effect.provide(middleware.after(run, outcome), this.contextOf(run)), (exit) => {
+      const told = Exit.isSuccess(exit)
+        ? exit.value as AnyOutcome
+        : Answers.brokenAfter(run, outcome, `a step after it broke: ${causeText(exit.cause)}`)
+      this.settle(run, told)
+    })
   }
 
   /** Gives a run its outcome, through the journal when there is one. */
@@ -613,6 +882,10 @@ export class TurnState implements TurnPlan.Nested {
     run.asking?.interruptUnsafe()
     if (run.timer !== undefined) run.timer.off = true
     if (run.idleTimer !== undefined) run.idleTimer.off = true
+    this.settle(run, outcome)
+  }
+
+  private settle(run: Run, outcome: AnyOutcome): void {
     if (!run.reserved) return this.finish(run, outcome)
     this.settleInJournal(run, outcome, () => this.finish(run, outcome))
   }
@@ -649,7 +922,7 @@ export class TurnState implements TurnPlan.Nested {
     })
   }
 
-  private fill(position: number, outcome: AnyOutcome): void {
+  fill(position: number, outcome: AnyOutcome): void {
     if (this.slots[position] !== undefined) return
     this.slots[position] = outcome
     this.open--
@@ -740,7 +1013,7 @@ export class TurnState implements TurnPlan.Nested {
   cancel(position: number, reason: string | undefined): boolean {
     if (this.slots[position] !== undefined || this.closed || position < 0 || position >= this.slots.length) return false
     const stop: Siblings.StopReason = { code: "by_caller", reason }
-    if (!this.planned) {
+    if (!this.planned || this.online?.isQueued(position) === true) {
       const { early } = this.some
       if (early.has(position)) return false
       early.set(position, stop)
@@ -758,11 +1031,14 @@ export class TurnState implements TurnPlan.Nested {
         return
       }
       done = true
-      // A re-delivered id is one call: all its places leave together.
-      const { id } = this.setting.calls[position]!
-      const leaves = (at: number) => at === position || (id !== "" && this.setting.calls[at]!.id === id)
-      const others = (run.asks && !leaves(run.position)) || (run.twins?.some((twin) => !leaves(twin)) ?? false)
-      if (others) return this.leaveRun(run, leaves, stop)
+      const leaves = this.placesOf(position)
+      if (this.hasOthers(run, leaves)) {
+        return this.leaveRun(
+          run,
+          leaves,
+          (taken) => run.atWork ? Answers.cancelled(taken, stop, run.policy) : Answers.cancelledBeforeStart(taken, stop)
+        )
+      }
       if (run.phase === "waiting") run.skip(stop)
       else run.stop(stop)
     })
@@ -788,13 +1064,25 @@ export class TurnState implements TurnPlan.Nested {
     return taken
   }
 
-  /** Some of several identical calls are stopped; the run goes on for the others. */
-  private leaveRun(run: Run, leaves: (position: number) => boolean, stop: Siblings.StopReason): void {
-    const leave = (taken: Taken) =>
-      this.fill(
-        taken.position,
-        run.atWork ? Answers.cancelled(taken, stop, run.policy) : Answers.cancelledBeforeStart(taken, stop)
-      )
+  /** A re-delivered id is one call: all its places leave together. */
+  private placesOf(position: number): (at: number) => boolean {
+    const { calls } = this.setting
+    const { id } = calls[position]!
+    return (at) => at === position || (id !== "" && calls[at]!.id === id)
+  }
+
+  /** Whether a run is for others than those that leave. */
+  private hasOthers(run: Run, leaves: (position: number) => boolean): boolean {
+    return (run.asks && !leaves(run.position)) || (run.twins?.some((twin) => !leaves(twin)) ?? false)
+  }
+
+  /** Some of several identical calls leave; the run goes on for the others. */
+  private leaveRun(
+    run: Run,
+    leaves: (position: number) => boolean,
+    answer: (taken: Taken) => AnyOutcome
+  ): void {
+    const leave = (taken: Taken) => this.fill(taken.position, answer(taken))
     if (run.asks && leaves(run.position)) {
       run.asks = false
       leave(run.taken)
@@ -805,13 +1093,38 @@ export class TurnState implements TurnPlan.Nested {
   }
 
   private tryClose(): void {
-    if (this.closed) return
+    if (this.closed || this.online?.more === true) return
     const early = this.stopped !== undefined && !this.planned
     if (this.open > 0 && !early) return
     if (this.open === 0 && this.fibers > 0) { for (const fiber of this.some.endless) fiber.interruptUnsafe() }
     if (this.fibers > 0 && !this.outOfPatience) return this.waitForHelpers()
+    if (this.open === 0 && this.withdrawRequests()) return
     if (early) this.abandon()
     else this.close()
+  }
+
+  /** What has its answer waits for no decision any more: whoever decides late is told so. True while that is being said. */
+  private withdrawRequests(): boolean {
+    if (this.withdrawn) return false
+    this.withdrawn = true
+    const { deciders } = this.setting
+    if (this.rare === undefined || deciders.registry === undefined) return false
+    const gone = Array.from(this.rare.requests.values()).filter(({ position }) =>
+      this.stopped !== undefined || this.slots[position] !== undefined
+    )
+    if (gone.length === 0) return false
+    this.helper(told("the approvals", "take requests back", () => deciders.withdraw(gone)), () => {})
+    return true
+  }
+
+  /** What was asked of a human and has no answer yet; empty when the turn was stopped. */
+  requests(now: number): ReadonlyArray<Approval.Request> {
+    if (this.rare === undefined || this.stopped !== undefined) return []
+    const { held, requests } = this.rare
+    const { deciders } = this.setting
+    return held.filter(({ position }) => this.slots[position]?.status === "pending_approval").map((taken) =>
+      requests.get(taken.position) ?? deciders.request(taken, this.identity(), now)
+    ).sort((a, b) => a.position - b.position)
   }
 
   /**
@@ -852,6 +1165,12 @@ export class TurnState implements TurnPlan.Nested {
   /** Stopped before the plan was made: nothing has started, every call is answered. */
   private abandon(): void {
     this.setting.calls.forEach((call, position) => {
+      const kept = this.setting.kept?.[position]
+      if (kept !== undefined) {
+        this.slots[position] = kept
+        this.open--
+        return
+      }
       const asked = { position, id: call.id, name: call.name, repairedFrom: undefined, keyIsOfArguments: true }
       this.fill(
         position,
@@ -920,6 +1239,12 @@ export class TurnState implements TurnPlan.Nested {
     )
   }
 }
+
+/** What a run is answered that was stopped, or ran out of time, before its start. */
+const unstarted = (run: Run): AnyOutcome =>
+  run.stopReason !== undefined
+    ? Answers.cancelledBeforeStart(run, run.stopReason)
+    : Answers.timedOut(run, run.expired!, run.policy)
 
 const verdictOf = (outcome: AnyOutcome): Siblings.Verdict<AnyOutcome> =>
   outcome.status === "ok"

@@ -4,6 +4,7 @@ import * as Context from "effect/Context"
 import * as Option from "effect/Option"
 import * as Random from "effect/Random"
 import * as Scheduler from "effect/Scheduler"
+import * as Approval from "../../Approval.ts"
 import * as Backend from "../../Backend.ts"
 import * as TurnContext from "../../TurnContext.ts"
 import * as TurnJournal from "../../TurnJournal.ts"
@@ -19,6 +20,8 @@ export class Surroundings {
   readonly parent: Run | undefined
   readonly held: Backend.Permit | undefined
   readonly journal: TurnJournal.TurnJournal["Service"] | undefined
+  readonly approvals: Approval.Approvals["Service"] | undefined
+  readonly conversation: string | undefined
   private readonly runners = new WeakMap<ToolEntry, Runner | { readonly missing: string }>()
 
   constructor(context: Context.Context<never>) {
@@ -30,6 +33,8 @@ export class Surroundings {
     const call = Context.get(context, TurnContext.CurrentCall)
     this.parent = call instanceof CallView ? call.run : undefined
     this.held = Context.get(context, Backend.Held)
+    this.approvals = Option.getOrUndefined(Context.getOption(all, Approval.Approvals))
+    this.conversation = Context.get(context, TurnContext.Conversation)
     this.journal = Option.getOrUndefined(Context.getOption(all, TurnJournal.TurnJournal))
   }
 
@@ -46,7 +51,7 @@ export class Surroundings {
     const { context, parent, tenant } = this
     return {
       tenant,
-      conversation: Context.get(context, TurnContext.Conversation),
+      conversation: this.conversation,
       principal: Context.get(context, TurnContext.Principal),
       turn: turn ?? randomId(context),
       parent: parent === undefined ? undefined : { turn: parent.turn.identity().turn, position: parent.position }

@@ -171,6 +171,16 @@ const rootPath: ReadonlyArray<ReadonlyArray<string>> = [[]]
 const pathsOf = (claim: Claim): ReadonlyArray<ReadonlyArray<string>> =>
   claim.keys === undefined ? rootPath : claim.keys.map(segments)
 
+/** Whether whoever holds some keys may touch what others name: `undefined` is unknown reach. */
+export const covers = (held: Claim["keys"], wanted: Claim["keys"]): boolean => {
+  if (held === undefined) return true
+  if (wanted === undefined) return false
+  const paths = held.map(segments)
+  return wanted.map(segments).every((path) =>
+    paths.some((above) => above.length <= path.length && above.every((step, i) => step === path[i]))
+  )
+}
+
 const unknownKey = "*"
 
 /** The key of links that a turn makes between its calls to run them one after another. */

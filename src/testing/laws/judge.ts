@@ -88,11 +88,12 @@ export const answeredOnce = (o: Observation): Judged =>
     const ends = events.filter(({ event }) => event._tag === "CallEnded")
     calls.forEach((call, position) => {
       const own = ends.filter(({ event }) => event._tag === "CallEnded" && event.position === position)
-      if (own.length !== 1) {
+      const expected = turn.kept?.has(position) === true ? 0 : 1
+      if (own.length !== expected) {
         problems.push(
-          `R1: turn ${index}, call ${position} (${
-            JSON.stringify(call.id)
-          }): expected one event of its end, got ${own.length}`
+          `R1: turn ${index}, call ${position} (${JSON.stringify(call.id)}): expected ${
+            expected === 0 ? "no event" : "one event"
+          } of its end, got ${own.length}`
         )
       }
     })
@@ -164,6 +165,13 @@ export const honest = (o: Observation): Judged =>
     ),
     ({ answer: { outcome, position: own }, index, position, turn }) => {
       if (own !== position) return undefined // not this call's answer, which another law has said
+      if (turn.kept?.has(position) === true) {
+        return o.runs.some((run) => run.turn === turn.id && run.position === position)
+          ? [
+            `R10: turn ${index}, call ${position} (${JSON.stringify(outcome.id)}): it had its answer, and was run again`
+          ]
+          : []
+      }
       // A call that has left the run that it shared was answered by itself; the run went on for the others.
       const left = outcome.status === "cancelled" && turn.answers!.some((one) => one.outcome.duplicateOf === outcome.id)
       if (left || outcome.duplicateOf !== undefined) return undefined

@@ -140,6 +140,7 @@ export interface SeenEvent {
  * - `events`: undefined when nobody listened.
  * - `stops`: when it, or a call of it, was told to stop from outside.
  * - `repeats`: the place in `turns` of an earlier turn whose answers it repeats.
+ * - `kept`: of a turn that was resumed, the positions of the calls that had their answer before.
  *
  * @category models
  * @since 0.1.0
@@ -165,6 +166,7 @@ export interface ObservedTurn {
   readonly events?: ReadonlyArray<SeenEvent> | undefined
   readonly stops: ReadonlyArray<number>
   readonly repeats?: number | undefined
+  readonly kept?: ReadonlySet<number> | undefined
 }
 
 /**

@@ -102,8 +102,12 @@ const tool = (nests: boolean): Some<Form.Tool> =>
 
 const event = (ids: ReadonlyArray<string>): Some<Form.Event> =>
   Arbitrary.map(
-    Arbitrary.all({ type: pick(["cancelTurn", "interrupt", "cancelCall"]), atMs: time, id: pick(ids) }),
-    ({ atMs, id, type }) => (type === "cancelCall" ? { type, atMs, id } : { type, atMs })
+    Arbitrary.all({
+      type: pick(["cancelTurn", "interrupt", "cancelCall", "approve", "deny"]),
+      atMs: time,
+      id: pick(ids)
+    }),
+    ({ atMs, id, type }) => (type === "cancelTurn" || type === "interrupt" ? { type, atMs } : { type, atMs, id })
   )
 
 const turn = (maxCalls: number): Some<Form.Turn> =>
@@ -138,10 +142,15 @@ export const scenario = (maxTurns: number, maxCalls: number): Some<Form.Scenario
           policy: policy(hangs),
           narrow: members({ concurrency: int(1, 2), queueLimit: maybe(4, int(0, 2)) }),
           shared: members({ concurrency: int(1, 3), perTenant: int(1, 2) }),
-          turns: Arbitrary.array(turn(maxCalls), { minLength: 1, maxLength: maxTurns }),
-          concurrent: pick([false, true])
+          given: Arbitrary.array(turn(maxCalls), { minLength: 1, maxLength: maxTurns }),
+          concurrent: pick([false, true]),
+          resumed: int(0, 1)
         }),
-        ({ concurrent, narrow, policy, shared, turns }): Form.Scenario => {
+        ({ concurrent, given, narrow, policy, resumed, shared }): Form.Scenario => {
+          // What was held goes on, as far as it was decided.
+          const turns = resumed === 1 && !concurrent
+            ? given.flatMap((one) => [one, present({ resume: true, tenant: one.tenant })])
+            : given
           const used = JSON.stringify(turns) + JSON.stringify(tools)
           return {
             name: "generated",

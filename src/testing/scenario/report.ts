@@ -131,6 +131,10 @@ export interface ObservedTurn {
   readonly stops: ReadonlyArray<number>
   /** The earlier turn whose outcomes it repeats. */
   readonly repeats: number | undefined
+  /** The calls that had their answer before it was resumed. */
+  readonly kept?: ReadonlySet<number> | undefined
+  /** A crash came before its answer. */
+  readonly crashed?: boolean | undefined
   readonly events?: ReadonlyArray<SeenEvent> | undefined
 }
 

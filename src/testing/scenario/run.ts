@@ -10,7 +10,9 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
+import * as Schema from "effect/Schema"
 import * as Scope from "effect/Scope"
+import * as Approval from "../../Approval.ts"
 import type * as Outcome from "../../Outcome.ts"
 import * as Turn from "../../Turn.ts"
 import * as TurnContext from "../../TurnContext.ts"
@@ -36,6 +38,10 @@ interface Running {
   stop: Effect.Effect<void>
   stopCall: (id: string) => Effect.Effect<unknown>
   closed: ReadonlyArray<ReadonlyArray<Outcome.Outcome<any>>>
+  /** What it came to: undefined until then, and when it was interrupted. */
+  result: Turn.Result<any> | undefined
+  /** What was decided, the first decision on each call. */
+  readonly decisions: Map<number, Approval.Decision>
 }
 
 /** All times of a file together, as often as it has calls, and an hour: nothing in it can honestly take longer. */
@@ -105,6 +111,8 @@ export const run = (
     const faults: Array<string> = []
     const turns: Array<Running> = []
     let permitsOut: Record<string, number> = {}
+    /** Everything in memory is lost before the next turn. */
+    let crashed = false
 
     /** Everything of the library runs in fibers of its own, so that one that hangs holds up nobody. */
     const fork = <A, E>(effect: Effect.Effect<A, E, any>, name: string): Fiber.Fiber<A, E> =>
@@ -120,7 +128,13 @@ export const run = (
         )
       })
 
-    services = Context.merge(simulated, yield* done(Layer.buildWithScope(layer, scope), "the layers"))
+    const build = Effect.map(
+      Effect.suspend(() => done(Layer.buildWithScope(Layer.fresh(layer), scope), "the layers")),
+      (built) => {
+        services = Context.merge(simulated, built)
+      }
+    )
+    yield* build
 
     const begin = (index: number): Running => {
       const running: Running = {
@@ -139,7 +153,9 @@ export const run = (
         happened: 0,
         stop: Effect.void,
         stopCall: () => Effect.void,
-        closed: []
+        closed: [],
+        result: undefined,
+        decisions: new Map()
       }
       running.seen.stops = running.stops
       turns[index] = running
@@ -155,7 +171,7 @@ export const run = (
       })
 
     /** The end of the fiber that runs the turn is the turn's answer. */
-    const ended = (running: Running, exit: Exit.Exit<ReadonlyArray<Outcome.Outcome<any>>, unknown>) =>
+    const ended = (running: Running, exit: Exit.Exit<Turn.Result<any>, unknown>) =>
       Effect.suspend(() => {
         const { closed, seen } = running
         const told = closed[0]
@@ -164,8 +180,10 @@ export const run = (
             `R4: ${seen.id}: expected to be told once that it has closed, and was told ${closed.length} times`
           )
         }
-        if (Exit.isSuccess(exit)) seen.answers = exit.value.map(answerOf)
-        else if (Cause.hasInterruptsOnly(exit.cause)) seen.answers = told?.map(answerOf)
+        if (Exit.isSuccess(exit)) {
+          running.result = exit.value
+          seen.answers = exit.value.outcomes.map(answerOf)
+        } else if (Cause.hasInterruptsOnly(exit.cause)) seen.answers = told?.map(answerOf)
         else {faults.push(
             `R1: ${seen.id}: expected outcomes, and it ended with ${Cause.pretty(exit.cause).split("\n")[0]}`
           )}
@@ -177,8 +195,10 @@ export const run = (
       const running = begin(index)
       const { seen } = running
       for (const event of happenings) simulator.at(seen.startedAt + event.atMs, () => happen(running, event))
-      if (resume === true) {
-        // Nothing was held, or the run is refused later on: what the turn was answered is what it is answered.
+      const before = resume === true ? turns[index - 1] : undefined
+      const parked = before?.result?._tag === "Parked" ? before.result.parked : undefined
+      if (resume === true && parked === undefined) {
+        // Nothing waits any more: what the turn was answered is what it is answered.
         seen.repeats = index - 1
         seen.answers = turns[index - 1]?.seen.answers
         fork(answered(running), `turn ${index}`)
@@ -201,14 +221,29 @@ export const run = (
       }
       // A turn is stopped by value, and through its handle where single calls are stopped.
       const byHandle = happenings.some((event) => event.type === "cancelCall")
-      const turn: Effect.Effect<ReadonlyArray<Outcome.Outcome<any>>, unknown, any> = byHandle
+      const cancelOn = Deferred.await(stop)
+      if (parked !== undefined) {
+        seen.kept = new Set(parked.outcomes.flatMap((outcome, position) => outcome === null ? [] : [position]))
+      }
+      const turn: Effect.Effect<Turn.Result<any>, unknown, any> = parked !== undefined
+        ? Effect.flatMap(carriedOver(parked, seen.id), (own) =>
+          Turn.resume(toolkit as any, own, {
+            ...options,
+            cancelOn,
+            calls: scenario.turns[index]!.calls,
+            decisions: own.requests.flatMap(({ position }) => {
+              const decision = before!.decisions.get(position)
+              return decision === undefined ? [] : [{ position, decision }]
+            })
+          }))
+        : byHandle
         ? Effect.scoped(Effect.flatMap(Turn.start(toolkit as any, seen.calls, options), (handle) => {
           running.stop = handle.cancel("scenario")
           running.stopCall = (id) => handle.cancelCall(id, "scenario")
-          return handle.await
+          return handle.result
         }))
-        : Turn.run(toolkit as any, seen.calls, { ...options, cancelOn: Deferred.await(stop) })
-      if (!byHandle) running.stop = Effect.asVoid(Deferred.succeed(stop, "scenario"))
+        : Turn.runOrPark(toolkit as any, seen.calls, { ...options, cancelOn })
+      if (!byHandle || parked !== undefined) running.stop = Effect.asVoid(Deferred.succeed(stop, "scenario"))
       running.fiber = fork(
         turn.pipe(
           Effect.onExit((exit) => ended(running, exit)),
@@ -232,8 +267,18 @@ export const run = (
           return stop(running.stopCall(event.id))
         case "interrupt":
           return stop(running.fiber === undefined ? Effect.void : Fiber.interrupt(running.fiber))
-        default: // decisions are looked at when the turn has its answer
+        case "crash":
+          if (running.seen.answered === undefined) running.seen.crashed = true
+          else crashed = true
           return
+        case "approve":
+        case "deny": {
+          // The first decision stands.
+          const position = running.seen.calls.findIndex((call) => call.id === event.id)
+          if (running.decisions.has(position)) return
+          const decision = event.type === "approve" ? Approval.approve() : Approval.deny(event.reason)
+          running.decisions.set(position, decision)
+        }
       }
     }
 
@@ -252,6 +297,8 @@ export const run = (
       unanswered(yield* simulator.drive(() => scenario.turns.every((_, index) => over(turns[index])), "settled"))
     } else {
       for (let index = 0; index < scenario.turns.length && faults.length === 0; index++) {
+        if (crashed) yield* build
+        crashed = false
         simulator.at(Math.max(simulator.now, scenario.turns[index]!.startAtMs ?? 0), () => launch(index))
         unanswered(yield* simulator.drive(() => over(turns[index]), "settled"))
       }
@@ -284,6 +331,13 @@ export const run = (
     }
     return { observed, simulator }
   })
+
+/** A parked turn as it comes back from where it was kept, to be resumed under another name, which its runs then carry. */
+const carriedOver = (parked: Turn.Parked, turn: string) =>
+  Effect.map(
+    Schema.decodeUnknownEffect(Turn.Parked)(JSON.parse(JSON.stringify(parked))),
+    (own): Turn.Parked => ({ ...own, turn, requests: own.requests.map((request) => ({ ...request, turn })) })
+  )
 
 const backendsOf = (scenario: Form.Scenario): ReadonlyArray<string> => [
   ...new Set([

@@ -3,7 +3,6 @@
  *
  * @since 0.1.0
  */
-import type { Answer } from "../laws/observation.ts"
 import type * as Report from "./report.ts"
 import * as Form from "./schema.ts"
 
@@ -27,32 +26,14 @@ export const features = (scenario: Form.Scenario): Array<string> => {
   }
   if (scenario.policy?.references === true) found.push(not("references", "policy"))
   if (scenario.policy?.resultBudget !== undefined) found.push(not("resultBudget", "policy"))
-  scenario.turns.forEach((turn, index) => {
-    if (turn.events?.some((event) => event.type === "crash") === true) found.push(not("crash", `turn ${index}`))
-  })
+  if (scenario.concurrent === true) {
+    scenario.turns.forEach((turn, index) => {
+      if (turn.events?.some((event) => event.type === "crash") === true) found.push(not("crash", `turn ${index}`))
+    })
+  }
   return [...new Set(found)]
 }
 
-const isHeld = (answer: Answer): boolean =>
-  answer.outcome.status === "pending_approval" ||
-  (answer.outcome.status === "deferred" && answer.outcome.code === "waits_for_approval")
-
-/**
- * Decisions on calls that were held, and the resuming of turns with such calls. A decision on a call that is not held
- * decides nothing, and a turn in which nothing was held is resumed to what it was.
- *
- * @internal
- */
-export const decisions = (scenario: Form.Scenario, turns: ReadonlyArray<Report.ObservedTurn>): Array<string> =>
-  scenario.turns.flatMap((turn, index) => {
-    const held = (turns[index]?.answers ?? []).filter(isHeld)
-    const found = (turn.events ?? []).flatMap((event) =>
-      (event.type === "approve" || event.type === "deny") && held.some(({ outcome }) => outcome.id === event.id)
-        ? [not(event.type, `turn ${index}, call ${event.id}`)]
-        : []
-    )
-    const before = turns[index - 1]?.answers ?? []
-    return turn.resume === true && before.some(isHeld)
-      ? [...found, not("resume", `turn ${index}, of held calls`)]
-      : found
-  })
+/** A crash in the middle of a turn. @internal */
+export const crashes = (turns: ReadonlyArray<Report.ObservedTurn>): Array<string> =>
+  turns.flatMap(({ crashed }, index) => crashed === true ? [not("crash", `turn ${index}, before its answer`)] : [])

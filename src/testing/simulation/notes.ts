@@ -17,7 +17,8 @@ const outcomeOf = (outcome: Outcome.Outcome): string => {
 const waitedFor = ({ waited }: TurnEvent.CallStarted): string => {
   const parts = [
     ...(waited.keys > 0 ? [`${waited.keys} ms for keys`] : []),
-    ...(waited.permit > 0 ? [`${waited.permit} ms for a permit`] : [])
+    ...(waited.permit > 0 ? [`${waited.permit} ms for a permit`] : []),
+    ...(waited.approval > 0 ? [`${waited.approval} ms for an approval`] : [])
   ]
   return parts.length === 0 ? "" : ` after ${parts.join(" and ")}`
 }
@@ -41,6 +42,8 @@ export const ofEvent = (event: TurnEvent.TurnEvent): string => {
       return event.for === "keys"
         ? `${call} waits for earlier calls`
         : `${call} waits for ${event.backend === undefined ? "the turn's own limit" : `a permit of ${event.backend}`}`
+    case "CallHeld":
+      return `${call} is held: it needs approval`
     case "CallStarted":
       return `${call} starts${waitedFor(event)}`
     case "CallProgressed":

@@ -24,7 +24,12 @@ const layers: ReadonlyArray<Layer> = [
     modules: ["ToolCall", "Outcome", "ToolPolicy", "TurnContext", "TurnError", "TurnEvent"]
   },
   { name: "pure", siblings: false, effects: false, modules: ["TurnPlan", "wire/"] },
-  { name: "capabilities", siblings: false, effects: true, modules: ["Siblings", "Handler", "Backend", "TurnJournal"] },
+  {
+    name: "capabilities",
+    siblings: false,
+    effects: true,
+    modules: ["Siblings", "Handler", "Backend", "TurnJournal", "Approval", "TurnMiddleware"]
+  },
   { name: "turn", siblings: false, effects: true, modules: ["Turn"] },
   { name: "hosts", siblings: false, effects: true, modules: ["index", "testing/", "cli/"] }
 ]

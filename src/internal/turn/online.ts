@@ -1,0 +1,208 @@
+/**
+ * The intake of a turn whose calls come one by one, while the model still speaks (rule R13).
+ *
+ * - O1: a call takes its place when it comes, in the order of coming; one whose arguments take time to decode holds up those behind it.
+ * - O2: before the end of the list only reads start. All else, refusals included, waits for it: a response may yet turn out to have been
+ *   cut short, and then nothing of it counts but what has begun.
+ * - O3: what is decided at the end of the list is what would have been decided had all been known.
+ */
+import type * as Effect from "effect/Effect"
+import * as ToolCall from "../../ToolCall.ts"
+import type * as TurnError from "../../TurnError.ts"
+import * as TurnPlan from "../../TurnPlan.ts"
+import * as Answers from "./answers.ts"
+import { checkCall, missingService, refuseRepeated } from "./checks.ts"
+import { cutShort, type Intake, type Taken } from "./intake.ts"
+import { type Checked, invalidInput } from "./options.ts"
+import type { Run } from "./run.ts"
+import type { TurnState } from "./state.ts"
+import type { AnyToolkit, Runner } from "./tool.ts"
+
+interface Postponed {
+  readonly taken: Taken
+  call: TurnPlan.PlannedCall
+}
+
+export class Online {
+  /** The list is not at its end. */
+  more = true
+  private readonly state: TurnState
+  private readonly calls: Array<ToolCall.ToolCall>
+  private readonly intake: Intake
+  private readonly options: Checked
+  private readonly toolkit: AnyToolkit
+  private readonly planner: TurnPlan.Planner
+  /** Positions that have not been taken in. */
+  private readonly waiting: Array<number> = []
+  private busy = false
+  private ended: { readonly reason: ToolCall.FinishReason | undefined } | undefined = undefined
+  private readonly gated = new Set<Run>()
+  private readonly postponed = new Map<number, Postponed>()
+  private held: TurnPlan.Claims | undefined = undefined
+  /** Runs whose clocks for waiting have to be set. */
+  private fresh: Array<Run> = []
+
+  constructor(
+    state: TurnState,
+    calls: Array<ToolCall.ToolCall>,
+    intake: Intake,
+    options: Checked,
+    toolkit: AnyToolkit
+  ) {
+    this.state = state
+    this.calls = calls
+    this.intake = intake
+    this.options = options
+    this.toolkit = toolkit
+    this.planner = new TurnPlan.Planner(options)
+  }
+
+  submit(call: ToolCall.ToolCall): TurnError.TurnError | undefined {
+    const { around } = this.state.setting
+    const bad = checkCall(call, `call #${this.calls.length}`)
+    if (bad !== undefined) return bad
+    if (this.ended !== undefined) {
+      return invalidInput(`call #${this.calls.length} of the turn`, "a call before the end of the list", call.name)
+    }
+    const missing = call.providerExecuted === true
+      ? undefined
+      : missingService(call, this.toolkit, this.intake, around)
+    if (missing !== undefined) return missing
+    this.state.step(() => {
+      this.waiting.push(this.calls.length)
+      this.calls.push(call)
+      this.state.addSlot()
+      this.advance()
+    })
+    return undefined
+  }
+
+  /** The list is complete. Only the first end counts. */
+  end(reason: ToolCall.FinishReason | undefined): void {
+    if (this.ended !== undefined) return
+    this.ended = { reason }
+    this.state.step(() => this.advance())
+  }
+
+  isQueued(position: number): boolean {
+    return this.waiting.includes(position)
+  }
+
+  private advance(): void {
+    while (!this.busy && this.waiting.length > 0) {
+      const position = this.waiting[0]!
+      const one = this.intake.take(this.calls[position]!, position)
+      if (one.pending === undefined) this.place(one)
+      else this.wait(one, one.pending)
+    }
+    if (!this.busy && this.ended !== undefined && this.more) this.finish(this.ended.reason)
+  }
+
+  private wait(one: Taken, pending: Effect.Effect<void, never, any>): void {
+    this.busy = true
+    this.state.helper(pending, () => {
+      this.busy = false
+      this.place(one)
+      this.advance()
+    })
+    this.state.setting.timers.arm()
+  }
+
+  private readonly runnerOf = (taken: Taken): Runner =>
+    this.state.setting.around.runner(this.toolkit, taken.tool!) as Runner
+
+  private place(one: Taken): void {
+    const { planner, state } = this
+    const { position } = one
+    this.waiting.shift()
+    if (this.options.repeats !== Infinity) refuseRepeated(state, one, this.options)
+    planner.see(one)
+    const call = planner.add(one, true)
+    if (call.code === "ambiguous_id") this.isAmbiguous(planner.firstOf(one.id)!, call)
+    switch (call.verdict) {
+      case "provider_executed":
+      case "held":
+        return state.takeOver(one, call, this.runnerOf)
+      case "duplicate":
+        if (this.postponed.has(call.duplicateOf!)) break
+        return state.takeOver(one, call, this.runnerOf)
+      case "run":
+        return this.run(one, call)
+      case "deferred":
+        if (one.asking !== undefined) return this.run(one, call)
+    }
+    this.postponed.set(position, { taken: one, call })
+    state.touch()
+  }
+
+  private run(one: Taken, call: TurnPlan.PlannedCall): void {
+    const { state } = this
+    state.takeOver(one, call, this.runnerOf)
+    const run = state.runOf(one.position)!
+    const early = state.earlyStop(one.position)
+    if (early !== undefined) return run.skip(early)
+    const { asking, keys } = one
+    if (this.held?.conflicts({ write: one.access === "write", keys }) === true) run.behindHeld = true
+    if (one.access === "write") this.gate(run)
+    if (run.behindHeld && asking === undefined) {
+      // It will not be run: it takes no place.
+      this.gate(run)
+      return state.touch()
+    }
+    run.since = state.setting.timers.now()
+    state.takePlace(run)
+    this.fresh.push(run)
+    if (asking !== undefined && run.phase === "waiting") state.question(run, asking)
+    state.touch()
+  }
+
+  /** A call is held: later ones that conflict with it will be deferred. */
+  holds(run: Run): void {
+    const { access, keys } = run.taken
+    ;(this.held ??= new TurnPlan.Claims()).claim(new TurnPlan.Node(run), { write: access === "write", keys })
+  }
+
+  gate(run: Run): void {
+    run.gated = true
+    this.gated.add(run)
+  }
+
+  /** An id turns out to stand for other content too: none of its calls runs, but for what has begun (rules R2, R11). */
+  private isAmbiguous(first: number, call: TurnPlan.PlannedCall): void {
+    const postponed = this.postponed.get(first)
+    if (postponed === undefined) return this.state.refuse(first, "ambiguous_id", call.message!)
+    const { code, message } = call
+    postponed.call = { ...postponed.call, verdict: "refused", code: code!, message: message! }
+  }
+
+  /** Sets the clocks of those that came since the last time and still wait. */
+  timeWaits(time: (run: Run) => void): void {
+    if (this.fresh.length === 0) return
+    for (const run of this.fresh) if (!run.gated) time(run)
+    this.fresh = []
+  }
+
+  private finish(reason: ToolCall.FinishReason | undefined): void {
+    const { planner, postponed, state } = this
+    this.more = false
+    state.touch()
+    if (ToolCall.isCutShort(reason)) {
+      const message = cutShort(reason!)
+      for (const { taken } of postponed.values()) {
+        state.fill(taken.position, Answers.refused(taken, "incomplete_response", message))
+      }
+      return state.refuseUnstarted("incomplete_response", message)
+    }
+    planner.finish()
+    for (const { call, taken } of postponed.values()) state.takeOver(taken, call, this.runnerOf)
+    for (const run of state.runs) {
+      if (run.state !== "waiting") run.priority = planner.plan.calls[run.position]!.height
+    }
+    for (const run of this.gated) {
+      run.gated = false
+      if (run.phase !== "waiting" || run.concluding) continue
+      this.fresh.push(run)
+      if (run.asking === undefined) state.isFree(run)
+    }
+  }
+}
