@@ -58,7 +58,7 @@ export interface CallQueued extends OfCall {
 }
 
 /**
- * A call is held: it needs a human's approval, and nobody has decided yet. `digest` stands for exactly these arguments.
+ * A call is held: it needs a human's approval, and nobody has decided yet.
  *
  * @category models
  * @since 0.1.0
@@ -66,7 +66,6 @@ export interface CallQueued extends OfCall {
  */
 export interface CallHeld extends OfCall {
   readonly _tag: "CallHeld"
-  readonly digest: string
 }
 
 /**
@@ -178,3 +177,32 @@ export type TurnEvent =
   | CallSettledLate
   | TurnStopped
   | TurnEnded
+
+/**
+ * An event without what was said in it: no result, no failure, no words of an outcome. For whatever leaves the process.
+ *
+ * **Details**
+ *
+ * What is left is who, when, how long and how it ended: `status`, `code`, `started`, `effect`, `retryable`. No event has arguments or an
+ * idempotency key in the first place.
+ *
+ * @category conversions
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const redact = (event: TurnEvent): TurnEvent => {
+  switch (event._tag) {
+    case "CallProgressed":
+      return { ...event, result: undefined }
+    case "CallEnded":
+    case "CallSettledLate":
+      return { ...event, outcome: withoutWords(event.outcome) }
+    default:
+      return event
+  }
+}
+
+const withoutWords = (outcome: Outcome.Outcome): Outcome.Outcome => {
+  const { encoded: _, failure: __, result: ___, ...rest } = outcome as Outcome.Outcome & Record<string, unknown>
+  return { ...rest, message: "" } as Outcome.Outcome
+}

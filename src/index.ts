@@ -9,6 +9,7 @@
  * - **pure**, decides and never runs: `TurnPlan`, and the folder `wire/` (an entry of its own, `effect-turn/wire`)
  * - **capabilities**, strangers to one another: `Siblings`, `Handler`, `Backend`, `TurnJournal`, `Approval`, `TurnMiddleware`
  * - **turn**, the only module that knows them all: `Turn`
+ * - **drivers**, around turns: `TurnTelemetry`
  * - **hosts**, entries of their own: `index`, `testing/` (`effect-turn/testing`) and the program `cli/`
  *
  * @since 0.1.0
@@ -55,3 +56,6 @@ export * as TurnMiddleware from "./TurnMiddleware.ts"
 
 /** @since 0.1.0 */
 export * as TurnPlan from "./TurnPlan.ts"
+
+/** @since 0.1.0 */
+export * as TurnTelemetry from "./TurnTelemetry.ts"

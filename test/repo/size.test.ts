@@ -15,10 +15,11 @@ const budgets = {
   Turn: 36_000,
   TurnContext: 500,
   TurnError: 1_200,
-  TurnEvent: 200,
+  TurnEvent: 400,
   TurnJournal: 1_500,
   TurnMiddleware: 1_500,
   TurnPlan: 6_500,
+  TurnTelemetry: 4_000,
   "testing/index": 70_000,
   "wire/index": 7_000
 }

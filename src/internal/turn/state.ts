@@ -296,7 +296,7 @@ export class TurnState implements TurnPlan.Nested {
       case "held":
         this.some.held.push(one)
         this.open--
-        return this.event((base) => ({ ...base(one), _tag: "CallHeld", digest: digestOf(one) }))
+        return this.event((base) => ({ ...base(one), _tag: "CallHeld" }))
       case "answered":
         // It was told when it got its answer, by the turn that is resumed.
         this.slots[one.position] = this.setting.kept![one.position]!
@@ -442,7 +442,7 @@ export class TurnState implements TurnPlan.Nested {
       else some.held.push(taken)
       this.open--
     }
-    this.event((base) => ({ ...base(run), _tag: "CallHeld", digest: request?.digest ?? digestOf(run.taken) }))
+    this.event((base) => ({ ...base(run), _tag: "CallHeld" }))
     for (const later of this.runs) {
       if (later.phase !== "waiting" || later.position <= run.position) continue
       if (run.node === undefined || later.node === undefined || !TurnPlan.conflict(run.node, later.node)) continue

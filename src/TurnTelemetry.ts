@@ -1,0 +1,197 @@
+/**
+ * Turns as spans and metrics, under OpenTelemetry's names for generative AI where there are any, and `effect_turn.` elsewhere.
+ *
+ * No idempotency key is in any of it. Arguments and results are not either, unless you ask for them.
+ *
+ * @since 0.1.0
+ */
+import * as Cause from "effect/Cause"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Metric from "effect/Metric"
+import type * as Outcome from "./Outcome.ts"
+import type * as TurnEvent from "./TurnEvent.ts"
+import * as TurnMiddleware from "./TurnMiddleware.ts"
+
+/**
+ * A middleware that puts each run of a handler into a span `execute_tool {tool}`, child of the span in which the turn is run.
+ *
+ * **Details**
+ *
+ * The span begins when the call is started: what it waited for is told by {@link recorder}. `contents` adds the arguments and the
+ * result as JSON (`gen_ai.tool.call.arguments`, `gen_ai.tool.call.result`). Default: false.
+ *
+ * Put it first in the list, so that whatever else is around the handler is inside the span.
+ *
+ * **Example** (A span for each call)
+ *
+ * ```ts import.meta.vitest
+ * import { Effect, pipe, Schema, Tracer } from "effect"
+ * import { Tool, Toolkit } from "effect/ai"
+ * import { ToolCall, ToolPolicy, Turn, TurnTelemetry } from "effect-turn"
+ *
+ * const Look = pipe(Tool.make("look", { success: Schema.String }), ToolPolicy.read({ keys: () => [] }))
+ * const toolkit = Toolkit.make(Look)
+ * const handlers = toolkit.toLayer({ look: () => Effect.succeed("free").pipe(Effect.withSpan("query")) })
+ *
+ * const spans: Array<Tracer.NativeSpan> = []
+ * const tracer = Tracer.make({
+ *   span: (options) => {
+ *     const span = new Tracer.NativeSpan(options)
+ *     spans.push(span)
+ *     return span
+ *   }
+ * })
+ * await Turn.run(toolkit, [ToolCall.make("c1", "look")], { middleware: [TurnTelemetry.spans()] }).pipe(
+ *   Effect.provide([handlers, Turn.layer()]),
+ *   Effect.withTracer(tracer),
+ *   Effect.runPromise
+ * )
+ * const names = spans.map((span) => span.name) // => ["execute_tool look", "query"]
+ * ```
+ *
+ * @category middleware
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const spans = (
+  options?: { readonly contents?: boolean | undefined }
+): TurnMiddleware.TurnMiddleware => {
+  const contents = options?.contents === true
+  return TurnMiddleware.make("TurnTelemetry.spans", {
+    around: (handler, { id, identity, params, position, tool }) =>
+      handler.pipe(
+        Effect.onExit((exit) => Effect.annotateCurrentSpan(ended(exit, contents))),
+        Effect.withSpan(`execute_tool ${tool.name}`, {
+          kind: "internal",
+          attributes: {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": tool.name,
+            "gen_ai.tool.type": "function",
+            ...(id === "" ? undefined : { "gen_ai.tool.call.id": id }),
+            ...(tool.description === undefined ? undefined : { "gen_ai.tool.description": tool.description }),
+            ...(identity.conversation === undefined ? undefined : { "gen_ai.conversation.id": identity.conversation }),
+            ...(contents ? { "gen_ai.tool.call.arguments": json(params) } : undefined),
+            "effect_turn.turn": identity.turn,
+            "effect_turn.position": position,
+            "effect_turn.tenant": identity.tenant
+          }
+        })
+      )
+  })
+}
+
+const ended = (exit: Exit.Exit<unknown, unknown>, contents: boolean): Record<string, unknown> => {
+  if (Exit.isSuccess(exit)) return contents ? { "gen_ai.tool.call.result": json(exit.value) } : {}
+  const { cause } = exit
+  return { "error.type": Cause.hasDies(cause) ? "defect" : Cause.hasFails(cause) ? "failed" : "interrupted" }
+}
+
+const json = (value: unknown): string => {
+  try {
+    return JSON.stringify(value) ?? "null"
+  } catch {
+    return "not JSON"
+  }
+}
+
+/**
+ * How long handlers ran, in seconds, by tool; `error.type` where a call was not answered `ok`.
+ *
+ * @category metrics
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const duration = Metric.histogram("gen_ai.execute_tool.duration", {
+  description: "How long the handler of a tool ran, in seconds",
+  boundaries: [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92]
+})
+
+/**
+ * How long started calls had waited, in seconds, by tool and cause: `keys`, `permit`, `approval`.
+ *
+ * @category metrics
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const waited = Metric.histogram("effect_turn.call.wait", {
+  description: "How long a call waited before its handler was started, in seconds",
+  boundaries: [0.001, 0.01, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 600, 3600]
+})
+
+/**
+ * Answered calls, by tool, status, code, and whether another call ran for them (`duplicate`).
+ *
+ * @category metrics
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const calls = Metric.counter("effect_turn.calls", {
+  description: "Calls that were answered",
+  incremental: true
+})
+
+/**
+ * Calls whose work goes on although they were answered.
+ *
+ * @category metrics
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const unsettled = Metric.counter("effect_turn.unsettled", {
+  description: "Calls that were given up on and have not ended"
+})
+
+/**
+ * Makes a function that folds the events of turns into the metrics of this module, in the metric registry of the context; it is given
+ * to turns as `onEvent`, one for all of them.
+ *
+ * @category constructors
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const recorder: Effect.Effect<(event: TurnEvent.TurnEvent) => void> = Effect.contextWith((context) => {
+  const started = new Map<string, Map<number, number>>()
+  const update = <I, S>(metric: Metric.Metric<I, S>, attributes: Record<string, string>, value: I) =>
+    Metric.withAttributes(metric, attributes).updateUnsafe(value, context)
+  return Effect.succeed((event: TurnEvent.TurnEvent) => {
+    switch (event._tag) {
+      case "CallStarted": {
+        let turn = started.get(event.turn)
+        if (turn === undefined) started.set(event.turn, turn = new Map())
+        turn.set(event.position, event.at)
+        for (const [cause, millis] of Object.entries(event.waited)) {
+          if (millis > 0) update(waited, { "gen_ai.tool.name": event.tool, cause }, millis / 1000)
+        }
+        return
+      }
+      case "CallEnded": {
+        const { outcome } = event
+        const tool = nameOf(outcome)
+        const code = codeOf(outcome)
+        update(calls, {
+          "gen_ai.tool.name": tool,
+          status: outcome.status,
+          ...(code === undefined ? undefined : { code }),
+          duplicate: String(outcome.duplicateOf !== undefined)
+        }, 1)
+        const at = outcome.duplicateOf === undefined ? started.get(event.turn)?.get(event.position) : undefined
+        if (at === undefined) return
+        const error = outcome.status === "ok" ? undefined : { "error.type": code ?? outcome.status }
+        update(duration, { "gen_ai.tool.name": tool, ...error }, (event.at - at) / 1000)
+        return
+      }
+      case "TurnEnded":
+        started.delete(event.turn)
+        if (event.unsettled > 0) update(unsettled, {}, event.unsettled)
+        return
+      case "CallSettledLate":
+        return update(unsettled, {}, -1)
+    }
+  })
+})
+
+const codeOf = (outcome: Outcome.Outcome): string | undefined => "code" in outcome ? outcome.code : undefined
+
+/** What a model wrote is no name of a tool until there is one: it would make a metric without bounds. */
+const nameOf = (outcome: Outcome.Outcome): string => codeOf(outcome) === "unknown_tool" ? "unknown" : outcome.name

@@ -1,0 +1,140 @@
+/** Turns as spans and metrics. */
+import { assert, describe, it } from "@effect/vitest"
+import { TurnContext, TurnEvent, TurnTelemetry } from "effect-turn"
+import * as Effect from "effect/Effect"
+import * as Metric from "effect/Metric"
+import * as Tracer from "effect/Tracer"
+import { call, drive, lab, run } from "./utils/kit.ts"
+
+const traced = () => {
+  const spans: Array<Tracer.NativeSpan> = []
+  const tracer = Tracer.make({
+    span: (options) => {
+      const span = new Tracer.NativeSpan(options)
+      spans.push(span)
+      return span
+    }
+  })
+  const of = (name: string) => Object.fromEntries(spans.find((span) => span.name === name)!.attributes)
+  return { spans, of, tracer }
+}
+
+describe("R33: spans", () => {
+  it.effect("each run of a handler has one, named as the convention says, inside the span of the caller", () =>
+    Effect.gen(function*() {
+      const { layer } = lab({ script: { bad: { end: "fail" } } })
+      const { of, spans, tracer } = traced()
+      yield* drive(
+        run([call("read", "good"), call("read", "bad"), call("nobody" as any, "x")], {
+          turn: "t1",
+          middleware: [TurnTelemetry.spans()]
+        }).pipe(
+          Effect.withSpan("step"),
+          Effect.provide(TurnContext.make({ tenant: "north", conversation: "c-1" })),
+          Effect.provide(layer),
+          Effect.withTracer(tracer)
+        )
+      )
+      const tools = spans.filter((span) => span.name.startsWith("execute_tool"))
+      assert.deepStrictEqual(tools.map((span) => span.name), ["execute_tool read", "execute_tool read"])
+      for (const span of tools) {
+        assert.strictEqual(span.parent._tag === "Some" && (span.parent.value as Tracer.NativeSpan).name, "step")
+        assert.strictEqual(span.kind, "internal")
+        assert.strictEqual(span.status._tag, "Ended")
+      }
+      assert.deepInclude(of("execute_tool read"), {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": "read",
+        "gen_ai.tool.type": "function",
+        "gen_ai.conversation.id": "c-1",
+        "effect_turn.turn": "t1",
+        "effect_turn.position": 0,
+        "effect_turn.tenant": "north"
+      })
+      assert.strictEqual(tools[1]!.attributes.get("error.type"), "failed")
+    }))
+
+  it.effect("arguments, results and idempotency keys are in them only when asked for, keys never", () =>
+    Effect.gen(function*() {
+      for (const contents of [false, true]) {
+        const { book, layer } = lab()
+        const { spans, tracer } = traced()
+        yield* drive(
+          run([call("put", "secret")], { middleware: [TurnTelemetry.spans({ contents })] }).pipe(
+            Effect.provide(layer),
+            Effect.withTracer(tracer)
+          )
+        )
+        assert.strictEqual(book.of("secret").idempotencyKey, "key:secret")
+        const text = JSON.stringify(spans.map((span) => [span.name, ...span.attributes]))
+        assert.notInclude(text, "key:secret")
+        assert.strictEqual(text.includes('secret\\"'), contents)
+        assert.strictEqual(text.includes("gen_ai.tool.call.result"), contents)
+      }
+    }))
+})
+
+describe("R33: metrics", () => {
+  it.effect("count answers, waits by cause, and how long handlers ran", () =>
+    Effect.gen(function*() {
+      const { layer } = lab({ script: { first: { ms: 40 }, second: { ms: 10 }, bad: { end: "fail" } } })
+      yield* Effect.gen(function*() {
+        const record = yield* TurnTelemetry.recorder
+        yield* drive(
+          run([
+            call("write", "first", ["k"]),
+            call("write", "second", ["k"]),
+            call("read", "bad"),
+            call("pay", "held"),
+            call("nobody" as any, "x")
+          ], { onEvent: record })
+        )
+      }).pipe(Effect.provide(layer))
+      const all = yield* Metric.snapshot
+      const found = (id: string, attributes: Record<string, string>) =>
+        all.find((one) =>
+          one.id === id && Object.entries(attributes).every(([key, value]) => one.attributes?.[key] === value)
+        )?.state as any
+      assert.strictEqual(found("effect_turn.calls", { "gen_ai.tool.name": "write", status: "ok" }).count, 2)
+      assert.strictEqual(found("effect_turn.calls", { "gen_ai.tool.name": "pay", status: "pending_approval" }).count, 1)
+      assert.strictEqual(found("effect_turn.calls", { "gen_ai.tool.name": "unknown", code: "unknown_tool" }).count, 1)
+      const ran = found("gen_ai.execute_tool.duration", { "gen_ai.tool.name": "write" })
+      assert.deepStrictEqual([ran.count, Math.round(ran.sum * 1000)], [2, 50])
+      assert.strictEqual(found("gen_ai.execute_tool.duration", { "error.type": "failed" }).count, 1)
+      const waits = found("effect_turn.call.wait", { "gen_ai.tool.name": "write", cause: "keys" })
+      assert.deepStrictEqual([waits.count, Math.round(waits.sum * 1000)], [1, 40])
+    }).pipe(Effect.provideService(Metric.MetricRegistry, new Map())))
+
+  it.effect("work that was given up on is counted until it has ended", () =>
+    Effect.gen(function*() {
+      const { layer } = lab({ script: { slow: { ms: 500 } } })
+      const value = Effect.map(Metric.value(TurnTelemetry.unsettled), (state) => state.count)
+      yield* Effect.gen(function*() {
+        const record = yield* TurnTelemetry.recorder
+        yield* drive(run([call("write", "slow", ["k"])], { onEvent: record, deadline: 100, grace: 0 }), 100)
+        assert.strictEqual(yield* value, 1)
+      }).pipe(Effect.provide(layer), drive)
+      assert.strictEqual(yield* value, 0)
+    }).pipe(Effect.provideService(Metric.MetricRegistry, new Map())))
+})
+
+describe("R33: redaction", () => {
+  it.effect("what leaves the process says who, when and how it ended, and nothing of what was said", () =>
+    Effect.gen(function*() {
+      const { book, layer } = lab({ script: { bad: { end: "fail" }, note: { ms: 20, notes: [5] } } })
+      yield* drive(
+        run([call("read", "bad"), call("write", "good", ["k"]), call("fetch", "note")], { onEvent: book.note }).pipe(
+          Effect.provide(layer)
+        )
+      )
+      const redacted = book.events.map(TurnEvent.redact)
+      assert.deepStrictEqual(redacted.map((event) => event._tag), book.events.map((event) => event._tag))
+      for (const event of redacted) {
+        if (event._tag === "CallProgressed") assert.strictEqual(event.result, undefined)
+        if (event._tag !== "CallEnded") continue
+        assert.containsAllKeys(event.outcome, ["status", "started", "effect", "retryable", "position", "id"])
+        assert.strictEqual(event.outcome.message, "")
+        for (const member of ["result", "encoded", "failure"]) assert.notProperty(event.outcome, member)
+      }
+    }))
+})
