@@ -9,6 +9,7 @@ import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Metric from "effect/Metric"
+import * as Handler from "./Handler.ts"
 import type * as Outcome from "./Outcome.ts"
 import type * as TurnEvent from "./TurnEvent.ts"
 import * as TurnMiddleware from "./TurnMiddleware.ts"
@@ -60,23 +61,28 @@ export const spans = (
   const contents = options?.contents === true
   return TurnMiddleware.make("TurnTelemetry.spans", {
     around: (handler, { id, identity, params, position, tool }) =>
-      handler.pipe(
-        Effect.onExit((exit) => Effect.annotateCurrentSpan(ended(exit, contents))),
-        Effect.withSpan(`execute_tool ${tool.name}`, {
-          kind: "internal",
-          attributes: {
-            "gen_ai.operation.name": "execute_tool",
-            "gen_ai.tool.name": tool.name,
-            "gen_ai.tool.type": "function",
-            ...(id === "" ? undefined : { "gen_ai.tool.call.id": id }),
-            ...(tool.description === undefined ? undefined : { "gen_ai.tool.description": tool.description }),
-            ...(identity.conversation === undefined ? undefined : { "gen_ai.conversation.id": identity.conversation }),
-            ...(contents ? { "gen_ai.tool.call.arguments": json(params) } : undefined),
-            "effect_turn.turn": identity.turn,
-            "effect_turn.position": position,
-            "effect_turn.tenant": identity.tenant
-          }
-        })
+      Handler.reportAs(
+        handler,
+        handler.pipe(
+          Effect.onExit((exit) => Effect.annotateCurrentSpan(ended(exit, contents))),
+          Effect.withSpan(`execute_tool ${tool.name}`, {
+            kind: "internal",
+            attributes: {
+              "gen_ai.operation.name": "execute_tool",
+              "gen_ai.tool.name": tool.name,
+              "gen_ai.tool.type": "function",
+              ...(id === "" ? undefined : { "gen_ai.tool.call.id": id }),
+              ...(tool.description === undefined ? undefined : { "gen_ai.tool.description": tool.description }),
+              ...(identity.conversation === undefined
+                ? undefined
+                : { "gen_ai.conversation.id": identity.conversation }),
+              ...(contents ? { "gen_ai.tool.call.arguments": json(params) } : undefined),
+              "effect_turn.turn": identity.turn,
+              "effect_turn.position": position,
+              "effect_turn.tenant": identity.tenant
+            }
+          })
+        )
       )
   })
 }

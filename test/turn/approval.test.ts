@@ -569,3 +569,36 @@ describe("R12: a question whether approval is needed, where the answer takes tim
       assert.isAtMost(took, 1_000)
     }))
 })
+
+describe("R10, MORE 18: questions count under the turn's own limit", () => {
+  it.effect("one whose question is held up by the limit does not start when nothing else is in its way", () =>
+    Effect.gen(function*() {
+      const { book, layer } = lab()
+      yield* Effect.gen(function*() {
+        const handle = yield* Turn.start(toolkit, [
+          call("ask", "first", ["a"], { n: 50 }),
+          call("ask", "second", ["b"], { n: 50 }),
+          call("write", "before", ["k"]),
+          call("ask", "third", ["k"], { n: -10 })
+        ], { execution: 2 })
+        yield* TestClock.adjust(10)
+        assert.isTrue(yield* handle.cancelCall("before"))
+        yield* TestClock.adjust(1000)
+        assert.deepStrictEqual(words(yield* handle.await), ["ok", "ok", "cancelled/by_caller", "pending_approval"])
+        assert.deepStrictEqual(book.runs.map((one) => one.tag).sort(), ["first", "second"])
+      }).pipe(Effect.scoped, Effect.provide(layer))
+    }))
+
+  it.effect("they are asked as many at once as calls may run, and no more", () =>
+    Effect.gen(function*() {
+      const { book, layer } = lab({ script: { a: { ms: 10 }, b: { ms: 10 }, c: { ms: 10 } } })
+      const outcomes = yield* drive(
+        run([call("ask", "a", ["a"], { n: 40 }), call("ask", "b", ["b"], { n: 40 }), call("write", "c", ["c"])], {
+          execution: 1
+        }).pipe(Effect.provide(layer))
+      )
+      assert.deepStrictEqual(words(outcomes), ["ok", "ok", "ok"])
+      // Two questions of 40 ms one after another, and then three calls.
+      assert.deepStrictEqual(Math.max(...book.runs.map((one) => one.endedAt!)), 110)
+    }))
+})

@@ -89,9 +89,14 @@ export class Middleware {
 
   around(run: Run, handler: Effect.Effect<unknown, unknown, any>): Effect.Effect<unknown, unknown, any> {
     const call = viewOf(run, run.taken)
+    // Called here and not in the fiber: one that only watches hands on what is known of the handler's promise.
     return this.list.reduceRight((inner, { around }) => {
       if (around === undefined) return inner
-      return Effect.suspend(() => around(inner as Effect.Effect<unknown, unknown>, call))
+      try {
+        return around(inner as Effect.Effect<unknown, unknown>, call)
+      } catch (error) {
+        return Effect.die(error)
+      }
     }, handler)
   }
 

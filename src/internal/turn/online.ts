@@ -202,7 +202,7 @@ export class Online {
       run.gated = false
       if (run.phase !== "waiting" || run.concluding) continue
       this.fresh.push(run)
-      if (run.asking === undefined) state.isFree(run)
+      if (!run.undecided) state.isFree(run)
     }
   }
 }

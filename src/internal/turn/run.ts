@@ -79,7 +79,9 @@ export class Run extends Siblings.Member<AnyOutcome> implements Backend.Entry, A
   gated = false
   /** A human's approval: for exactly what, with which words, after how long. */
   approved: Approved | undefined = undefined
-  /** It is still being found out whether it needs approval; then it is not ready, whatever else is. */
+  /** It is still to be found out whether it needs approval; then it is not ready, whatever else is. */
+  undecided = false
+  /** Whoever finds that out. */
   asking: Fiber.Fiber<unknown, unknown> | undefined = undefined
   /** It conflicts with an earlier call that is held: it is deferred, unless it is held itself. */
   behindHeld = false
@@ -147,7 +149,7 @@ export class Run extends Siblings.Member<AnyOutcome> implements Backend.Entry, A
 
   /** Every earlier call that it conflicts with has ended. */
   becomesReady(): void {
-    if (this.phase !== "waiting" || this.asking !== undefined) return
+    if (this.phase !== "waiting" || this.undecided) return
     this.turn.ready.push(this)
     this.turn.touch()
   }

@@ -318,6 +318,7 @@ export class TurnState implements TurnPlan.Nested {
   private addRun(one: Taken, call: TurnPlan.PlannedCall, runnerOf: (taken: Taken) => Runner): void {
     const run = new Run(this.groupOf(one), this, one, runnerOf(one), call.height)
     run.behindHeld = call.verdict === "deferred"
+    run.undecided = one.asking !== undefined
     this.runs.push(run)
     this.bySlot[one.position] = run
   }
@@ -350,7 +351,7 @@ export class TurnState implements TurnPlan.Nested {
         }))
       }
     }
-    if (run.taken.asking === undefined) this.ready.push(run)
+    if (!run.undecided) this.ready.push(run)
   }
 
   /** Asks whether a call needs approval, and who decides, as soon as the turn's own limit allows. */
@@ -368,7 +369,7 @@ export class TurnState implements TurnPlan.Nested {
 
   /** A call has its place while it is asked about, and those that conflict with it wait as for any other. */
   private ask(run: Run, asking: Effect.Effect<boolean>, then: (() => void) | undefined): void {
-    const { around, deciders, intake } = this.setting
+    const { deciders, intake } = this.setting
     const question: Effect.Effect<boolean | Decided, never, any> = deciders.none
       ? asking
       : Effect.flatMap(
@@ -378,9 +379,10 @@ export class TurnState implements TurnPlan.Nested {
       )
     let answered = false
     this.questioning++
-    const fiber = this.helper(Effect.provide(question, around.context), (exit) => {
+    const fiber = this.helper(Effect.provide(question, run.runner.context), (exit) => {
       answered = true
       this.questioning--
+      run.undecided = false
       run.asking = undefined
       then?.()
       if (run.phase !== "waiting" || run.concluding) return
@@ -447,7 +449,7 @@ export class TurnState implements TurnPlan.Nested {
       if (later.phase !== "waiting" || later.position <= run.position) continue
       if (run.node === undefined || later.node === undefined || !TurnPlan.conflict(run.node, later.node)) continue
       later.behindHeld = true
-      if (later.asking === undefined) this.deferLater(later)
+      if (!later.undecided) this.deferLater(later)
     }
     this.online?.holds(run)
     if (run.timer !== undefined) run.timer.off = true
@@ -546,7 +548,7 @@ export class TurnState implements TurnPlan.Nested {
 
   private admit(run: Run): void {
     if (
-      run.phase !== "waiting" || run.state === "waiting" || run.asking !== undefined || run.gated ||
+      run.phase !== "waiting" || run.state === "waiting" || run.undecided || run.gated ||
       (run.node !== undefined && run.node.pending > 0)
     ) return
     if (this.setting.emit !== undefined) run.readyAt = this.setting.timers.now()
