@@ -7,7 +7,7 @@ import { checkSizes } from "./checks/size.ts"
 const budgets = {
   Approval: 3_000,
   Backend: 4_500,
-  Handler: 800,
+  Handler: 4_000,
   Outcome: 1_200,
   Siblings: 3_500,
   ToolCall: 600,
