@@ -188,16 +188,17 @@ const failed = (error: unknown, onError: ((error: unknown) => unknown) | undefin
  * - A thread that ends by itself (an error that nobody catches, an exit) makes the call that it has a `defect` with the reason.
  * - In both cases a fresh thread takes its place at once, and other calls notice nothing. One that cannot be loaded is
  *   tried again when a call needs it; that call is the `defect`.
- * - Parameters, results, preliminary results and failures cross in the encoded forms of the tool's schemas.
- *   `TurnContext.CurrentCall` crosses too, and the tenant, conversation and principal of the turn with it. Other services,
- *   spans and permits do not.
+ * - Parameters, results, preliminary results and failures cross in the encoded forms of the tool's schemas. Of a defect, and of
+ *   a failure that is not the tool's own, the words cross.
+ * - `TurnContext.CurrentCall` crosses, with the conversation and the principal of the turn. Other services, spans and
+ *   permits do not.
  * - When the layer is closed, threads that do nothing may close what they have open, and the others are terminated.
  *
  * **Gotchas**
  *
  * Waiting for a free thread is running time: the call has started by then. Put the tools on a backend of the same size, so
- * that calls wait there. Only the load of a fresh thread is met then, when no other is free. Such a tool needs its backend; serve the tool as it was before `ToolPolicy.on`,
- * or the worker needs it as well.
+ * that calls wait for a permit instead. Such a tool needs its backend; serve the tool as it was before `ToolPolicy.on`, or
+ * the worker needs it as well.
  *
  * A worker of another kind, such as a child process or a shared worker, cannot be terminated like a thread, and is refused.
  *
@@ -283,12 +284,14 @@ const onThread = (threads: Threads.Threads, tool: Tool.Any) => {
  * The handlers are those of `toolkit.toLayer`, as on the main thread. They may block. The effect goes on until the worker is
  * told to close, and needs the platform's worker runner.
  *
- * The tools may be those of the program, or the same without their policies: names and schemas are what counts.
+ * The tools may be those of the program, or the same without their policies: names and schemas are what counts. Each
+ * thread loads its module for itself, which takes time: import single modules there, not the whole of a package.
  *
  * **Example** (The module `factors.worker.ts`)
  *
  * ```ts
- * import { NodeRuntime, NodeWorkerRunner } from "@effect/platform-node"
+ * import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
+ * import * as NodeWorkerRunner from "@effect/platform-node/NodeWorkerRunner"
  * import { Effect, Schema } from "effect"
  * import { Tool, Toolkit } from "effect/ai"
  * import * as Handler from "effect-turn/Handler"

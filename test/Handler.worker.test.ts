@@ -16,6 +16,7 @@ import {
   type TurnEvent
 } from "effect-turn"
 import * as Toolkit from "effect/ai/Toolkit"
+import * as Arbitrary from "effect/Arbitrary"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
@@ -24,6 +25,7 @@ import * as Layer from "effect/Layer"
 import * as Scope from "effect/Scope"
 import * as TestClock from "effect/testing/TestClock"
 import { Worker } from "node:worker_threads"
+import { pick, runs } from "./utils/gen.ts"
 import { fork, words } from "./utils/kit.ts"
 import { cells, NextDay, Put, Read, Write } from "./workers/tools.ts"
 
@@ -95,7 +97,7 @@ class Lab {
     const thread = this.threads[index]!
     return Effect.promise(async () => {
       if (this.alive.has(thread)) await new Promise<void>((resolve) => thread.once("exit", () => resolve()))
-      for (let i = 0; i < 3; i++) await new Promise<void>((resolve) => setImmediate(resolve))
+      for (let i = 0; i < 20; i++) await new Promise<void>((resolve) => setImmediate(resolve))
     })
   }
 
@@ -139,6 +141,9 @@ const lab = <A>(
   )
 }
 
+/** A guard alone: threads load slowly on a busy machine. */
+const guard = 120_000
+
 let ids = 0
 const read = (does: string, n = 0) => ToolCall.make(`r${ids++}`, "read", { does, n })
 const write = (does: string, n = 0) => ToolCall.make(`w${ids++}`, "write", { does, n })
@@ -146,7 +151,7 @@ const put = (does: string, n = 0) => ToolCall.make(`p${ids++}`, "put", { does, n
 
 const result = (outcome: Outcome.Outcome) => Outcome.isOk(outcome) ? outcome.result : outcome.message
 
-describe("Handler.worker", () => {
+describe("Handler.worker", { timeout: guard }, () => {
   it.effect("a size that is no whole number from 1 is refused at once", () =>
     Effect.sync(() => {
       for (const size of [0, -1, 1.5, NaN, Infinity, "2"]) {
@@ -228,7 +233,7 @@ describe("Handler.worker", () => {
       })))
 })
 
-describe("R22: what blocks its thread is ended with it", () => {
+describe("R22: what blocks its thread is ended with it", { timeout: guard }, () => {
   it.effect("W2: an endless loop is ended by its timeout, and the pool is whole", () =>
     lab(1, (lab) =>
       Effect.gen(function*() {
@@ -353,7 +358,7 @@ describe("R22: what blocks its thread is ended with it", () => {
       })))
 })
 
-describe("a thread that ends by itself", () => {
+describe("a thread that ends by itself", { timeout: guard }, () => {
   for (
     const [does, text] of [
       ["crash", "nobody catches this"],
@@ -424,7 +429,7 @@ describe("a thread that ends by itself", () => {
     }))
 })
 
-describe("the pool", () => {
+describe("the pool", { timeout: guard }, () => {
   it.effect("W3: six calls on two threads are all answered, in order, with two threads", () =>
     lab(2, (lab) =>
       Effect.gen(function*() {
@@ -440,6 +445,39 @@ describe("the pool", () => {
         assert.deepStrictEqual(words(outcomes), ["ok", "ok", "ok"])
         assert.strictEqual(lab.memory[cells.most], 1)
       })))
+
+  const ends = {
+    echo: "ok",
+    overlap: "ok",
+    fail: "error/failed",
+    die: "error/defect",
+    interrupt: "cancelled/by_itself",
+    lambda: "error/unencodable_result",
+    crash: "error/defect",
+    exit: "error/defect",
+    noteAndSpin: "cancelled/by_caller"
+  } as const
+  it.effect.prop(
+    "W1, W2, W3: every call ends in its own way, whatever the others do to their threads, and the pool is whole",
+    {
+      size: pick(1, 2, 3),
+      calls: Arbitrary.array(pick(...(Object.keys(ends) as Array<keyof typeof ends>)), { minLength: 1, maxLength: 8 })
+    },
+    ({ calls, size }) =>
+      lab(size, (lab) =>
+        Effect.gen(function*() {
+          const handle: Turn.Handle<typeof toolkit> = yield* Turn.start(toolkit, calls.map((does) => read(does)), {
+            onEvent: (event) => {
+              if (event._tag === "CallProgressed") Effect.runFork(handle.cancelCall(event.position))
+            }
+          })
+          assert.deepStrictEqual(words(yield* handle.await), calls.map((does) => ends[does]))
+          const after = yield* lab.run([1, 2, 3].map((n) => read("echo", n)))
+          assert.deepStrictEqual(after.map(result), [1, 2, 3])
+          assert.isAtMost(lab.memory[cells.most]!, size)
+        })),
+    { ...runs(3), timeout: guard }
+  )
 
   it.effect("a call that waits for a thread can be stopped, and costs nothing", () =>
     lab(1, (lab) =>

@@ -1,6 +1,7 @@
 /** The tool of example 11, as the model sees it: the program and its worker threads share this. */
-import { Schema } from "effect"
-import { Tool, Toolkit } from "effect/ai"
+import * as Tool from "effect/ai/Tool"
+import * as Toolkit from "effect/ai/Toolkit"
+import * as Schema from "effect/Schema"
 
 export const SearchText = Tool.make("search_text", {
   description: "Finds the lines of a text that match a regular expression.",

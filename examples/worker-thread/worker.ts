@@ -1,7 +1,12 @@
-/** What runs on each worker thread of example 11: the handler of `search_text`, and nothing that it has to be careful about. */
-import { NodeRuntime, NodeWorkerRunner } from "@effect/platform-node"
-import { Effect } from "effect"
-import { Handler } from "effect-turn"
+/**
+ * What runs on each worker thread of example 11: the handler of `search_text`, which has nothing to be careful about.
+ *
+ * Each thread loads this for itself, so it imports single modules and not whole packages.
+ */
+import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
+import * as NodeWorkerRunner from "@effect/platform-node/NodeWorkerRunner"
+import * as Handler from "effect-turn/Handler"
+import * as Effect from "effect/Effect"
 import { toolkit } from "./tools.ts"
 
 const handlers = toolkit.toLayer({

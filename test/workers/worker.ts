@@ -39,6 +39,8 @@ const does: Record<string, (n: number, context: Context) => unknown> = {
     say(cells.here)
     for (;;) Atomics.add(memory, cells.turns, 1)
   },
+  /** As `spin`, and says so with a note. */
+  noteAndSpin: (n, { preliminary }) => Effect.map(preliminary(n), does["spin"]!.bind(null, n, { preliminary })),
   hold: (n) => {
     say(cells.here)
     take(cells.go)
