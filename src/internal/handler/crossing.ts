@@ -66,7 +66,8 @@ export const plainCall = (call: TurnContext.CallContext): TurnContext.CallContex
   id: call.id,
   tool: call.tool,
   attempt: call.attempt,
-  idempotencyKey: call.idempotencyKey
+  idempotencyKey: call.idempotencyKey,
+  approvalNote: call.approvalNote
 })
 
 type Parser = (value: unknown) => Effect.Effect<unknown, Schema.SchemaError, any>
