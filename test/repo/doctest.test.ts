@@ -5,7 +5,9 @@ import { checkTypes, examplesOf, makesTests } from "./checks/doctest.ts"
 import { assertClean, readFiles, root } from "./checks/report.ts"
 
 describe("doc examples", () => {
-  const pages = ["README.md", "examples/scenarios/README.md"].filter((file) => fs.existsSync(path.join(root, file)))
+  const pages = ["README.md", "examples/migration.md", "examples/scenarios/README.md"].filter((file) =>
+    fs.existsSync(path.join(root, file))
+  )
   const files = new Map([
     ...[...readFiles(path.join(root, "src"))].map(([file, text]) => [`src/${file}`, text] as const),
     ...pages.map((file) => [file, fs.readFileSync(path.join(root, file), "utf8")] as const)
