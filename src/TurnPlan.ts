@@ -75,8 +75,9 @@ export type Verdict = typeof Verdict.Type
  *
  * **Details**
  *
- * `height` is the number of calls on the longest way down from here, itself included: the priority among ready calls that
- * wait for the same backend. `code` and `message` say why a call is not run.
+ * `height` is the number of calls on the longest way down from here, itself included. Among ready calls that wait for the same
+ * backend the longest way goes first; the runtime weighs each call of it by what its tool has taken so far. `code` and `message`
+ * say why a call is not run.
  *
  * @category schemas
  * @since 0.1.0
@@ -429,6 +430,20 @@ export const make = (entries: ReadonlyArray<Entry>, options?: Options): TurnPlan
   if (several) { for (const entry of entries) planner.see(entry) }
   for (const entry of entries) planner.add(entry, several)
   return planner.finish()
+}
+
+/**
+ * The longest way down from each call, itself included, by its position: the sum of what `lengthOf` says of the calls on it.
+ *
+ * @internal
+ */
+export const pathLengths = (plan: TurnPlan, lengthOf: (call: PlannedCall) => number): ReadonlyArray<number> => {
+  const lengths: Array<number> = []
+  for (const call of plan.calls) lengths[call.position] = lengthOf(call)
+  const { log } = plan as Plan
+  measure(log, (call) => lengths[(call as PlannedCall).position]!)
+  for (const { height, owner } of log) if (owner !== undefined) lengths[(owner as PlannedCall).position] = height
+  return lengths
 }
 
 interface Seen {

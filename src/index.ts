@@ -7,7 +7,8 @@
  *
  * - **words**, data and schemas: `ToolCall`, `Outcome`, `ToolPolicy`, `TurnContext`, `TurnError`, `TurnEvent`
  * - **pure**, decides and never runs: `TurnPlan`, and the folder `wire/` (an entry of its own, `effect-turn/wire`)
- * - **capabilities**, strangers to one another: `Siblings`, `Handler`, `Backend`, `TurnJournal`, `Approval`, `TurnMiddleware`
+ * - **capabilities**, strangers to one another: `Siblings`, `Handler`, `Backend`, `ToolDurations`, `TurnJournal`, `Approval`,
+ *   `TurnMiddleware`
  * - **turn**, the only module that knows them all: `Turn`
  * - **drivers**, around turns: `TurnTelemetry`
  * - **hosts**, entries of their own: `index`, `testing/` (`effect-turn/testing`) and the program `cli/`
@@ -32,6 +33,9 @@ export * as Siblings from "./Siblings.ts"
 
 /** @since 0.1.0 */
 export * as ToolCall from "./ToolCall.ts"
+
+/** @since 0.1.0 */
+export * as ToolDurations from "./ToolDurations.ts"
 
 /** @since 0.1.0 */
 export * as ToolPolicy from "./ToolPolicy.ts"

@@ -138,14 +138,22 @@ const four = Semaphore.makeUnsafe(4)
 
 // Makespan -----------------------------------------------------------------------------------------------------------------
 {
-  const result = await makespan(quick ? 100 : 400, 1.2)
+  const mixes = quick ? 100 : 400
+  const result = await makespan(mixes, 1.2, "unlike")
   row(`makespan of ${result.mixes} random mixes, mean`, "", result.mean, "lower bound", 1.06)
   row("  … 90th percentile", "", result.p90, "lower bound", 1.19)
   row("  … longer than waves", "", result.longerThanWaves, "mixes", 0)
   row("  … waves take, in the median", "", result.medianWaves, "times as long", 2, true)
   // Without knowing how long tools take, one long call at the wrong place costs more.
-  const tail = await makespan(quick ? 100 : 400, 2)
+  const tail = await makespan(mixes, 2, "unlike")
   rows.push(["  … with a long tail of latencies, mean", "", tail.mean.toFixed(2), "lower bound", "", ""])
+  const unseen = await makespan(mixes, 1.2, "unseen")
+  rows.push(["  … of twelve tools that nobody has seen yet, mean", "", unseen.mean.toFixed(3), "lower bound", "", ""])
+  const learned = await makespan(mixes, 1.2, "learned")
+  row("  … with learned path lengths, mean", "", learned.mean, "lower bound", 1.03)
+  row("  … with learned path lengths, 90th percentile", "", learned.p90, "lower bound", 1.1)
+  const learnedTail = await makespan(mixes, 2, "learned")
+  row("  … with those and a long tail, mean", "", learnedTail.mean, "lower bound", 1.03)
 }
 
 // Simulation ---------------------------------------------------------------------------------------------------------------

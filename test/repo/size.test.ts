@@ -11,6 +11,7 @@ const budgets = {
   Outcome: 1_200,
   Siblings: 3_500,
   ToolCall: 600,
+  ToolDurations: 1_500,
   ToolPolicy: 2_500,
   Turn: 36_000,
   TurnContext: 500,

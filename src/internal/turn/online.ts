@@ -195,9 +195,7 @@ export class Online {
     }
     planner.finish()
     for (const { call, taken } of postponed.values()) state.takeOver(taken, call, this.runnerOf)
-    for (const run of state.runs) {
-      if (run.state !== "waiting") run.priority = planner.plan.calls[run.position]!.height
-    }
+    state.weigh(planner.plan)
     for (const run of this.gated) {
       run.gated = false
       if (run.phase !== "waiting" || run.concluding) continue

@@ -65,7 +65,8 @@ export class Run extends Siblings.Member<AnyOutcome> implements Backend.Entry, A
   /** The call as it is to be run: a human or a middleware may have exchanged its arguments. */
   taken: Taken
   readonly runner: Runner
-  priority: number
+  /** Its priority, once that was asked for: it does not change while it stands in line. */
+  length: number | undefined = undefined
   node: TurnPlan.Node | undefined = undefined
   /** Positions of identical calls that this run answers too, without those that have left. */
   twins: Array<number> | undefined = undefined
@@ -94,6 +95,8 @@ export class Run extends Siblings.Member<AnyOutcome> implements Backend.Entry, A
   expired: Answers.Expired | undefined = undefined
   timer: Timer | undefined = undefined
   idleTimer: Timer | undefined = undefined
+  /** When its handler was started; undefined before that, and once its time is known. */
+  launchedAt: number | undefined = undefined
   progressAt = 0
   readyAt = 0
   /** When it began to wait, where that is not the start of its turn. */
@@ -108,14 +111,17 @@ export class Run extends Siblings.Member<AnyOutcome> implements Backend.Entry, A
     group: Siblings.Group<AnyOutcome>,
     turn: TurnState,
     taken: Taken,
-    runner: Runner,
-    priority: number
+    runner: Runner
   ) {
     super(group)
     this.turn = turn
     this.taken = taken
     this.runner = runner
-    this.priority = priority
+  }
+
+  /** The longest way below it. */
+  get priority(): number {
+    return this.length ??= this.turn.lengthOf(this.position)
   }
 
   get position(): number {

@@ -7,6 +7,7 @@
  * - P2: a key is held until the work has really ended, whoever has been answered meanwhile.
  * - P3: when the runtime is closed no new turn starts; those that run are stopped or awaited, and what is still at work is listed.
  */
+import * as ToolDurations from "../../ToolDurations.ts"
 import type * as TurnEvent from "../../TurnEvent.ts"
 import { Claims, end, type Node } from "../../TurnPlan.ts"
 import { Repeats } from "./repeats.ts"
@@ -17,6 +18,8 @@ export class RuntimeState {
   readonly turns = new Set<TurnState>()
   readonly unsettled = new Set<Run>()
   readonly repeats = new Repeats()
+  /** How long tools have taken on this runtime. */
+  readonly durations = ToolDurations.make()
   closed = false
   /** Turns at work that are not inside a call, and how many there may be. */
   topLevel = 0

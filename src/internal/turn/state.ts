@@ -17,6 +17,7 @@ import * as Backend from "../../Backend.ts"
 import * as Handler from "../../Handler.ts"
 import * as Outcome from "../../Outcome.ts"
 import * as Siblings from "../../Siblings.ts"
+import type * as ToolDurations from "../../ToolDurations.ts"
 import * as TurnContext from "../../TurnContext.ts"
 import type * as TurnEvent from "../../TurnEvent.ts"
 import type * as TurnJournal from "../../TurnJournal.ts"
@@ -28,6 +29,7 @@ import { causeText, type Taken } from "./intake.ts"
 import { Lines } from "./lines.ts"
 import type { Middleware, Ready } from "./middleware.ts"
 import type { Online } from "./online.ts"
+import { Paths } from "./paths.ts"
 import { CallView, Run, type Setting } from "./run.ts"
 import type { Handled, Runner } from "./tool.ts"
 
@@ -87,6 +89,7 @@ export class TurnState implements TurnPlan.Nested {
   ready: Array<Run> = []
   /** Where calls wait for permits and for the turn's own limit; undefined where nothing does. */
   private lines: Lines | undefined
+  private paths: Paths | undefined = undefined
   readonly ancestors: ReadonlySet<Run> | undefined
   private readonly bySlot: Array<Run | undefined>
   private readonly group: Siblings.Group<AnyOutcome>
@@ -279,6 +282,7 @@ export class TurnState implements TurnPlan.Nested {
     this.planned = true
     this.beginEvents(taken.length)
     for (const call of plan.calls) this.takeOver(taken[call.position]!, call, runnerOf)
+    this.weigh(plan)
     // Places are taken in emission order, before anything is started.
     for (const run of this.runs) this.takePlace(run)
     for (const run of this.runs) {
@@ -316,7 +320,7 @@ export class TurnState implements TurnPlan.Nested {
   }
 
   private addRun(one: Taken, call: TurnPlan.PlannedCall, runnerOf: (taken: Taken) => Runner): void {
-    const run = new Run(this.groupOf(one), this, one, runnerOf(one), call.height)
+    const run = new Run(this.groupOf(one), this, one, runnerOf(one))
     run.behindHeld = call.verdict === "deferred"
     run.undecided = one.asking !== undefined
     this.runs.push(run)
@@ -471,6 +475,23 @@ export class TurnState implements TurnPlan.Nested {
 
   /** The last call that took a place, where the turn runs one after another. */
   private previous: TurnPlan.Node | undefined = undefined
+
+  /** From here on the ways below the calls are those of this plan, but for calls that stand in line already. */
+  weigh(plan: TurnPlan.TurnPlan): void {
+    if (this.lines === undefined && !this.runs.some((run) => run.policy.backend !== undefined)) return
+    this.paths = new Paths(plan, this.durations)
+    for (const run of this.runs) if (run.state !== "waiting") run.length = undefined
+  }
+
+  private get durations(): ToolDurations.ToolDurations["Service"] {
+    const { around, runtime } = this.setting
+    return around.durations ?? runtime.durations
+  }
+
+  /** The longest way below a call, itself included. */
+  lengthOf(position: number): number {
+    return this.paths?.lengthOf(position) ?? 1
+  }
 
   private groupOf(taken: Taken): Siblings.Group<AnyOutcome> {
     const { unit } = taken
@@ -702,6 +723,7 @@ export class TurnState implements TurnPlan.Nested {
       run.timer = undefined
     }
     const now = setting.timers.now()
+    run.launchedAt = now
     run.progressAt = now
     // From here on a stop meets a call that has started, also one that comes from the handler's own first steps.
     run.phase = "running"
@@ -803,10 +825,21 @@ export class TurnState implements TurnPlan.Nested {
     runtime.enter()
     try {
       timers.tick()
+      if (run.launchedAt !== undefined && run.stopReason === undefined) this.learn(run, timers.now() - run.launchedAt)
       if (Exit.isFailure(exit)) this.decide(run, exit, undefined)
       else this.encode(run, exit)
     } finally {
       runtime.leave()
+    }
+  }
+
+  /** The work of a run that nobody stopped is over: so long its tool takes, or at least so long where its time ran out. */
+  private learn(run: Run, millis: number): void {
+    run.launchedAt = undefined
+    try {
+      this.durations.observe(run.name, millis)
+    } catch {
+      // Whoever learns cannot hurt the turn.
     }
   }
 

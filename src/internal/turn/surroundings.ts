@@ -6,6 +6,7 @@ import * as Random from "effect/Random"
 import * as Scheduler from "effect/Scheduler"
 import * as Approval from "../../Approval.ts"
 import * as Backend from "../../Backend.ts"
+import * as ToolDurations from "../../ToolDurations.ts"
 import * as TurnContext from "../../TurnContext.ts"
 import * as TurnJournal from "../../TurnJournal.ts"
 import { CallView, type Run } from "./run.ts"
@@ -22,6 +23,8 @@ export class Surroundings {
   readonly journal: TurnJournal.TurnJournal["Service"] | undefined
   readonly approvals: Approval.Approvals["Service"] | undefined
   readonly conversation: string | undefined
+  /** What takes the place of the runtime's own. */
+  readonly durations: ToolDurations.ToolDurations["Service"] | undefined
   private readonly runners = new WeakMap<ToolEntry, Runner | { readonly missing: string }>()
 
   constructor(context: Context.Context<never>) {
@@ -35,6 +38,7 @@ export class Surroundings {
     this.held = Context.get(context, Backend.Held)
     this.approvals = Option.getOrUndefined(Context.getOption(all, Approval.Approvals))
     this.conversation = Context.get(context, TurnContext.Conversation)
+    this.durations = Option.getOrUndefined(Context.getOption(all, ToolDurations.ToolDurations))
     this.journal = Option.getOrUndefined(Context.getOption(all, TurnJournal.TurnJournal))
   }
 

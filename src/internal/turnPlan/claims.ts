@@ -28,7 +28,7 @@ export class Node {
   /** For each of `deps`, the key that makes the link. */
   keys: Array<string> | undefined = undefined
   dependants: Array<Node> | undefined = undefined
-  /** Steps below it in the order, itself included. */
+  /** The longest way below it in the order, itself included. */
   height = 1
   /** The run or planned call it stands for; undefined for a hub. */
   readonly owner: object | undefined
@@ -506,14 +506,16 @@ const pass = (first: Node, ready: (node: Node) => void): void => {
   }
 }
 
-/** Fills in `height`: the number of calls on the longest way down, each call itself included. Takes a log of `Claims`. */
-export const measure = (log: ReadonlyArray<Node>): void => {
+/**
+ * Fills in `height`, the longest way down, each call itself included: in calls, or in what `lengthOf` says of each. Takes a log of
+ * `Claims`.
+ */
+export const measure = (log: ReadonlyArray<Node>, lengthOf?: (owner: object) => number): void => {
   for (let i = log.length - 1; i >= 0; i--) {
     const node = log[i]!
-    const dependants = node.dependants
-    if (dependants === undefined) continue
+    const { dependants, owner } = node
     let below = 0
-    for (const next of dependants) if (next.height > below) below = next.height
-    node.height = below + (node.owner === undefined ? 0 : 1)
+    if (dependants !== undefined) { for (const next of dependants) if (next.height > below) below = next.height }
+    node.height = below + (owner === undefined ? 0 : lengthOf === undefined ? 1 : lengthOf(owner))
   }
 }

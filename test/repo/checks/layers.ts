@@ -28,7 +28,7 @@ const layers: ReadonlyArray<Layer> = [
     name: "capabilities",
     siblings: false,
     effects: true,
-    modules: ["Siblings", "Handler", "Backend", "TurnJournal", "Approval", "TurnMiddleware"]
+    modules: ["Siblings", "Handler", "Backend", "ToolDurations", "TurnJournal", "Approval", "TurnMiddleware"]
   },
   { name: "turn", siblings: false, effects: true, modules: ["Turn"] },
   { name: "drivers", siblings: false, effects: true, modules: ["TurnTelemetry"] },
