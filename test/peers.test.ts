@@ -1,4 +1,7 @@
-/** Turns that other runtimes of tool calls get wrong, each by its number and words. */
+/**
+ * Turns that other runtimes of tool calls get wrong, each by its number and words. What is not here belongs to parts that a turn does
+ * not have: 11 to decided approvals, 17 to kept results. `npm run bench:peers -- --turns` runs them on those runtimes.
+ */
 import { assert, describe, it } from "@effect/vitest"
 import { Backend, Handler, type Outcome, Siblings, ToolPolicy, Turn } from "effect-turn"
 import { FakeTool } from "effect-turn/testing"
@@ -337,6 +340,44 @@ describe("14. 800 calls in one turn: bounded", () => {
         ...Array(700).fill("error/queue_full")
       ])
       assert.deepStrictEqual([counts.most, counts.now], [8, 0])
+    }))
+})
+
+describe("15. a write that carries a key fails after its effect, and the model calls it again: one effect", () => {
+  const failsFirst = [
+    { type: "fail", latencyMs: 30, effectAtMs: 20, failure: "connection lost" },
+    { type: "ok", latencyMs: 30, effectAtMs: 20, result: "ordered" }
+  ] as const
+  const transient = () => true
+  const calls = [call("a", "order", { n: 12, k: "order:12" })]
+
+  it.effect("where the backend honours the key: safe to try again, and said to be", () =>
+    Effect.gen(function*() {
+      const world = yield* FakeTool.makeWorld
+      const order = pipe(
+        tool("order"),
+        write,
+        ToolPolicy.failures({ transient }),
+        ToolPolicy.forward(({ n }) => `order:${String(n)}`)
+      )
+      const made = stage([[order, FakeTool.handler(world, order, failsFirst)]])
+      const first = yield* turn(made, calls)
+      assert.deepStrictEqual(first.outcomes.map(facts), [["error/failed", true, "unknown"]])
+      assert.isTrue(first.outcomes[0]!.retryable)
+      const second = yield* turn(made, calls)
+      assert.deepStrictEqual(second.outcomes.map(facts), [["ok", true, "applied"]])
+      assert.deepStrictEqual([world.runs.length, world.effects("order")], [2, 1])
+    }))
+
+  it.effect("where there is no key: what happened is unknown, and nobody is invited to try again", () =>
+    Effect.gen(function*() {
+      const world = yield* FakeTool.makeWorld
+      const order = pipe(tool("order"), write, ToolPolicy.failures({ transient }))
+      const made = stage([[order, FakeTool.handler(world, order, failsFirst)]])
+      const { outcomes } = yield* turn(made, calls)
+      assert.deepStrictEqual(outcomes.map(facts), [["error/failed", true, "unknown"]])
+      assert.isFalse(outcomes[0]!.retryable)
+      assert.strictEqual(world.effects("order"), 1)
     }))
 })
 
