@@ -106,6 +106,29 @@ describe("R14: work inside a handler", () => {
       assert.deepStrictEqual([(outcomes[0] as any).result, stats], ["inside", idle(1)])
     }))
 
+  for (const order of ["before", "after"] as const) {
+    it.effect(`withPermit ${order} a turn, both inside one handler: the permit that they share goes round`, () =>
+      Effect.gen(function*() {
+        const { book, layer } = lab({ api: { concurrency: 1 } })
+        const turn = Effect.map(run([call("fetch", "a"), call("fetch", "b")]), words)
+        const plain = Effect.as(Api.withPermit(Effect.sleep(7)), ["plain"])
+        book.script.set("outer", {
+          run: Effect.all(order === "before" ? [plain, turn] : [turn, plain], { concurrency: "unbounded" }).pipe(
+            Effect.orDie
+          )
+        })
+        const [outcomes, stats] = yield* drive(
+          Effect.all([run([call("fetch", "outer")]), Api.stats]).pipe(Effect.provide(layer))
+        )
+        const plainAnswer = [["plain"], ["ok", "ok"]]
+        assert.deepStrictEqual(
+          (outcomes[0] as any).result,
+          order === "before" ? plainAnswer : plainAnswer.toReversed()
+        )
+        assert.deepStrictEqual([book.span("outer"), stats], [[0, 27], idle(1)])
+      }))
+  }
+
   it.effect("waits for siblings of its ancestor that have started, and goes before those that have not", () =>
     Effect.gen(function*() {
       const { book, layer } = lab({ script: { started: { ms: 50 } } })

@@ -176,7 +176,8 @@ export class Permit {
   readonly owner: unknown
   /** The permit that this one borrows, when it is borrowed. */
   lender: Permit | undefined
-  lent = false
+  /** The permit that borrows this one. */
+  loan: Permit | undefined = undefined
   returned = false
   borrowers: Line<Borrower> | undefined = undefined
   constructor(pool: Pool, tenant: TenantQueue, outer: Permit | undefined, owner: unknown, lender: Permit | undefined) {
@@ -354,18 +355,18 @@ export class Pool {
   }
 
   private lend(held: Permit, borrower: Borrower): void {
-    held.lent = true
     borrower.entry.state = "granted"
     if (borrower.list.limiter !== undefined) borrower.list.limiter.running++
     this.left(borrower.list)
-    borrower.entry.granted(new Permit(this, held.tenant, borrower.entry.outer, borrower.entry, held))
+    const loan = held.loan = new Permit(this, held.tenant, borrower.entry.outer, borrower.entry, held)
+    borrower.entry.granted(loan)
   }
 
   /** Gives a permit back; the next in line gets it with the next {@link pump}. */
   release(permit: Permit): void {
     if (permit.returned) return
     permit.returned = true
-    if (permit.lent) {
+    if (permit.loan !== undefined) {
       // Work inside goes on with the permit: it is given back when that work ends.
       return
     }
@@ -382,7 +383,7 @@ export class Pool {
       this.forget(permit.tenant)
       return
     }
-    lender.lent = false
+    lender.loan = undefined
     if (lender.returned) return this.giveBack(lender)
     this.lendNext(lender)
   }
@@ -413,7 +414,7 @@ export class Pool {
   /** Lends what the surroundings hold, when nobody has borrowed it, to whoever inside them is next. */
   offer(held: Permit | undefined): void {
     const lender = heldOf(held, this)
-    if (lender !== undefined && !lender.lent) this.lendNext(lender)
+    if (lender !== undefined && lender.loan === undefined) this.lendNext(lender)
   }
 
   /** Whether something waiting in this list could be served now. */
@@ -426,6 +427,11 @@ export class Pool {
     const { tenant } = list
     const all = Array.from(this.out)
     return tenant.running < this.limits.perTenant ? all : all.filter((permit) => permit.tenant === tenant)
+  }
+
+  /** The permit that has to come back before the surroundings of this work can lend theirs. */
+  loanOf(outer: Permit | undefined): Permit | undefined {
+    return heldOf(outer, this)?.loan
   }
 
   stats(): {

@@ -28,8 +28,9 @@ export const progressing = (from: ReadonlyArray<Run>): ReadonlySet<Run> => {
         if (pool.canServe(list!) && !list!.paused) known.add(run)
         else {
           any = []
-          for (const permit of pool.blocking(list!)) {
-            const holder = holderOf(permit.owner)
+          const loan = pool.loanOf(run.outer)
+          for (const permit of loan === undefined ? pool.blocking(list!) : [...pool.blocking(list!), loan]) {
+            const holder = holderOf(permit)
             if (holder === undefined) known.add(run)
             else any.push(holder)
           }
@@ -56,11 +57,21 @@ export const progressing = (from: ReadonlyArray<Run>): ReadonlySet<Run> => {
   return known
 }
 
-/** The run that holds a permit, itself or through a plain effect inside its handler. */
-const holderOf = (owner: unknown): Run | undefined => {
+/**
+ * The run whose end gives a permit back. None for a plain effect: it goes on beside the turns of its handler, whatever these wait
+ * for, unless one of them runs inside it.
+ */
+const holderOf = (permit: Backend.Permit): Run | undefined => {
+  const { owner } = permit
   if (owner instanceof Run) return owner
   const { call } = owner as Backend.Entry
-  return call instanceof CallView ? call.run : undefined
+  if (!(call instanceof CallView)) return undefined
+  for (const turn of call.run.nested ?? []) {
+    for (let held = turn.setting.around.held; held !== undefined; held = held.outer) {
+      if (held === permit) return call.run
+    }
+  }
+  return undefined
 }
 
 const collect = (node: TurnPlan.Node | undefined, into: Array<Run>): void => {
