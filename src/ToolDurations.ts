@@ -2,8 +2,9 @@
  * How long tools have taken so far. Of the calls of one turn that wait for the same backend, the one with the longest path below
  * it goes first, and a path is as long as its tools have been.
  *
- * Each runtime learns for itself, from the start of a handler to the end of its work. A service of this kind in the context of a
- * turn takes its place: one that several processes share, or one that outlives them.
+ * Each runtime learns for itself, from the start of a handler to the end of its work, in turns in which a call could have to wait:
+ * for a backend, or for the turn's own limit. A service of this kind in the context of a turn takes its place: one that several
+ * processes share, or one that outlives them.
  *
  * @since 0.1.0
  */

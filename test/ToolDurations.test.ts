@@ -6,8 +6,8 @@ import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as TestClock from "effect/testing/TestClock"
 import { makespan } from "./bench/makespan.ts"
-import { int, runs } from "./utils/gen.ts"
-import { call, drive, ended, fork, lab, run, words } from "./utils/kit.ts"
+import { conflict, int, runs } from "./utils/gen.ts"
+import { Api, call, drive, ended, fork, lab, type Ran, run, words } from "./utils/kit.ts"
 
 type Service = ToolDurations.ToolDurations["Service"]
 
@@ -146,6 +146,21 @@ describe("R12b: the longest path goes first", () => {
       assert.deepStrictEqual(starts(second.book).slice(2), ["f", "e", "d"])
     }))
 
+  it.effect("a runtime learns where a call could have to wait: for a backend, or for the turn's own limit", () =>
+    Effect.gen(function*() {
+      for (const execution of ["parallel", 8] as const) {
+        const { book, layer } = lab({ script })
+        yield* Effect.gen(function*() {
+          yield* drive(run([call("read", "quick"), call("write", "slow", ["k"])], { execution }))
+          yield* drive(run([call("read", "first"), call("write", "second", ["k"])], { execution: 1 }))
+        }).pipe(Effect.provide(layer))
+        assert.deepStrictEqual(
+          starts(book).slice(2),
+          execution === 8 ? ["second", "first"] : ["first", "second"]
+        )
+      }
+    }))
+
   it.effect("each runtime learns for itself", () =>
     Effect.gen(function*() {
       const first = lab({ ...one, script })
@@ -181,6 +196,26 @@ describe("R12b: the longest path goes first", () => {
       assert.deepStrictEqual(starts(book), ["a", "b", "c", "d", "z"])
     }))
 
+  it.effect("a plain effect inside a handler counts as one call of the mean", () =>
+    Effect.gen(function*() {
+      const { book, layer } = lab({ ...one, script })
+      const plain = Effect.suspend(() => {
+        book.runs.push({ tag: "plain" } as Ran)
+        return Effect.sleep(10)
+      })
+      book.script.set("outer", {
+        run: Effect.all(
+          [run([call("fetch", "inner quick"), call("post", "inner slow")]), Effect.delay(Api.withPermit(plain), 1)],
+          { concurrency: "unbounded" }
+        ).pipe(Effect.map(([outcomes]) => words(outcomes)), Effect.orDie)
+      })
+      yield* Effect.gen(function*() {
+        yield* drive(run(warmUp))
+        yield* drive(run([call("fetch", "outer")]))
+      }).pipe(Effect.provide(layer))
+      assert.deepStrictEqual(starts(book).slice(2), ["outer", "inner slow", "plain", "inner quick"])
+    }))
+
   it.effect("a turn with short paths does not starve beside one with long paths: turns take turns", () =>
     Effect.gen(function*() {
       const { book, layer } = lab({ ...one, script })
@@ -194,6 +229,77 @@ describe("R12b: the longest path goes first", () => {
       }).pipe(Effect.provide(layer))
       assert.deepStrictEqual(starts(book).slice(2, 7), ["l0", "s0", "l1", "s1", "l2"])
     }))
+})
+
+interface One {
+  readonly tool: "fetch" | "post"
+  readonly k: ReadonlyArray<string>
+}
+
+const times = { fetch: 30, post: 70 }
+
+/** The longest way down from each call by the words of the rule, pair by pair. */
+const longest = (ones: ReadonlyArray<One>): ReadonlyArray<number> => {
+  const reach = ({ k, tool }: One) => ({ write: tool === "post", keys: k })
+  const lengths: Array<number> = []
+  for (let i = ones.length - 1; i >= 0; i--) {
+    let below = 0
+    for (let j = i + 1; j < ones.length; j++) {
+      if (conflict(reach(ones[i]!), reach(ones[j]!))) below = Math.max(below, lengths[j]!)
+    }
+    lengths[i] = below + times[ones[i]!.tool]
+  }
+  return lengths
+}
+
+describe("R12b, whatever the calls", () => {
+  it.effect.prop(
+    "on one permit, whatever starts is ready, and nothing that is ready has a longer way below it, or an equal one from earlier",
+    [Arbitrary.array(
+      Arbitrary.map(int(0, 2 * 36 - 1), (n): One => ({
+        tool: n % 2 === 0 ? "fetch" : "post",
+        k: [["a"], ["b"], ["a", "b"], ["f:/x"], ["f:/x/y"], []][Math.floor(n / 2) % 6]!
+      })),
+      { maxLength: 14 }
+    )],
+    ([ones]) =>
+      Effect.gen(function*() {
+        const known = Layer.succeed(ToolDurations.ToolDurations, {
+          expected: (tool) => times[tool as "fetch"],
+          observe: () => {}
+        })
+        const { book, layer } = lab(one)
+        yield* drive(
+          run(ones.map(({ k, tool }, i) => call(tool, String(i), k)), { dedupe: "off" })
+        ).pipe(Effect.provide(Layer.merge(layer, known)))
+        const lengths = longest(ones)
+        const over = new Set<number>()
+        const order = starts(book).map(Number)
+        assert.strictEqual(order.length, ones.length)
+        for (const next of order) {
+          const ready = ones.flatMap((it, j) =>
+            !over.has(j) && ones.slice(0, j).every((earlier, i) =>
+                over.has(i) ||
+                !conflict({ write: earlier.tool === "post", keys: earlier.k }, {
+                  write: it.tool === "post",
+                  keys: it.k
+                })
+              )
+              ? [j]
+              : []
+          )
+          assert.include(ready, next)
+          for (const other of ready) {
+            assert.isTrue(
+              lengths[other]! < lengths[next]! || (lengths[other] === lengths[next] && other >= next),
+              `${next} went before ${other}`
+            )
+          }
+          over.add(next)
+        }
+      }),
+    runs(400)
+  )
 })
 
 /** A service that writes down what it is asked and told. */

@@ -54,6 +54,7 @@ export type Tools = "unlike" | "unseen" | "learned"
 
 const mix = (seed: number, tail: number, tools: Tools): Mix => {
   const random = dice(seed)
+  const ofTools = dice(~seed)
   const n = 20 + Math.floor(random() * 80)
   const permits = 4 + Math.floor(random() * 13)
   const spread = 4 + Math.floor(random() * 26)
@@ -61,13 +62,14 @@ const mix = (seed: number, tail: number, tools: Tools): Mix => {
   const millis: Array<number> = []
   const writes: Array<boolean> = []
   const keys: Array<number> = []
-  const latency = () => 40 * Math.exp(tail * (random() + random() + random() - 1.5))
-  const ofTool = tools === "unlike" ? undefined : Array.from({ length: 2 * kinds }, latency)
+  const latency = (random: () => number) => 40 * Math.exp(tail * (random() + random() + random() - 1.5))
+  const ofTool = tools === "unlike" ? undefined : Array.from({ length: 2 * kinds }, () => latency(ofTools))
   const calls = Array.from({ length: n }, (_, i) => {
-    const own = ofTool === undefined ? latency() : undefined
+    const own = latency(random)
     const write = random() < share
-    const kind = Math.floor(random() * kinds)
-    const ms = Math.max(5, Math.round(own ?? ofTool![write ? kinds + kind : kind]! * (0.9 + 0.2 * random())))
+    const kind = Math.floor(ofTools() * kinds)
+    const typical = ofTool?.[write ? kinds + kind : kind]
+    const ms = Math.max(5, Math.round(typical === undefined ? own : typical * (0.9 + 0.2 * ofTools())))
     const key = Math.floor(random() * spread)
     millis.push(ms)
     writes.push(write)
@@ -147,7 +149,7 @@ export interface Makespan {
   readonly p90: number
   readonly longerThanWaves: number
   readonly medianWaves: number
-  /** Mixes in which a permit was free while a call could have run: more than the longest path and the work besides it come to. */
+  /** Mixes that took longer than they can when no permit is free while a call could run. */
   readonly idle: number
 }
 
