@@ -129,6 +129,41 @@ describe("R14: work inside a handler", () => {
       }))
   }
 
+  for (const where of ["another handler", "no handler"]) {
+    it.effect(`waits for a plain effect that holds the permit in ${where}`, () =>
+      Effect.gen(function*() {
+        const { book, layer } = lab({ api: { concurrency: 1 } })
+        const plain = Effect.orDie(Api.withPermit(Effect.sleep(30)))
+        book.script.set("plain", { run: plain })
+        book.script.set("outer", inner([call("fetch", "inside")]))
+        yield* Effect.gen(function*() {
+          const first = yield* fork(where === "no handler" ? plain : run([call("read", "plain")]))
+          const second = yield* fork(run([call("read", "outer")]))
+          yield* TestClock.adjust(1000)
+          yield* ended(first)
+          yield* ended(second)
+        }).pipe(Effect.provide(layer))
+        assert.deepStrictEqual(book.span("inside"), [30, 40])
+      }))
+  }
+
+  it.effect("waits for one that waits for one that waits for work: no deadlock, however long the way is", () =>
+    Effect.gen(function*() {
+      const { book, layer } = lab({ api: { concurrency: 1 }, script: { work: { ms: 50 } } })
+      book.script.set("holder", inner([call("write", "behind", ["k"])]))
+      book.script.set("outer", inner([call("fetch", "inside")]))
+      yield* Effect.gen(function*() {
+        const fibers = [
+          yield* fork(run([call("write", "work", ["k"])])),
+          yield* fork(run([call("fetch", "holder")])),
+          yield* fork(run([call("read", "outer")]))
+        ]
+        yield* TestClock.adjust(1000)
+        for (const fiber of fibers) yield* ended(fiber)
+      }).pipe(Effect.provide(layer))
+      assert.deepStrictEqual([book.span("behind"), book.span("inside")], [[50, 60], [60, 70]])
+    }))
+
   it.effect("waits for siblings of its ancestor that have started, and goes before those that have not", () =>
     Effect.gen(function*() {
       const { book, layer } = lab({ script: { started: { ms: 50 } } })
