@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { ToolDurations } from "effect-turn"
+import { ToolDurations, Turn } from "effect-turn"
 import * as Arbitrary from "effect/Arbitrary"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -7,7 +7,7 @@ import * as Layer from "effect/Layer"
 import * as TestClock from "effect/testing/TestClock"
 import { makespan } from "./bench/makespan.ts"
 import { conflict, int, runs } from "./utils/gen.ts"
-import { Api, call, drive, ended, fork, lab, type Ran, run, words } from "./utils/kit.ts"
+import { Api, call, drive, ended, fork, lab, type Ran, run, toolkit, words } from "./utils/kit.ts"
 
 type Service = ToolDurations.ToolDurations["Service"]
 
@@ -180,6 +180,36 @@ describe("R12b: the longest path goes first", () => {
         return starts(book)
       })
       assert.deepStrictEqual(yield* Effect.provide(both, shared), ["before", "after", "long", "read"])
+    }))
+
+  it.effect("while the model still speaks a call counts as one; when its list has ended, as long as its way is", () =>
+    Effect.gen(function*() {
+      const { book, layer } = lab({ ...one, script })
+      yield* Effect.gen(function*() {
+        yield* drive(run(warmUp))
+        const online = yield* Turn.open(toolkit)
+        for (const tag of ["first", "early"]) yield* online.submit(call("fetch", tag))
+        yield* online.submit(call("post", "long", ["l"]))
+        yield* TestClock.adjust(5)
+        const fiber = yield* fork(online.end())
+        yield* TestClock.adjust(1000)
+        assert.deepStrictEqual(words(yield* ended(fiber)), ["ok", "ok", "ok"])
+      }).pipe(Effect.scoped, Effect.provide(layer))
+      assert.deepStrictEqual(starts(book).slice(2), ["first", "long", "early"])
+    }))
+
+  it.effect("early reads teach the runtime too", () =>
+    Effect.gen(function*() {
+      const { book, layer } = lab({ ...one, script: { slow: { ms: 100 } } })
+      yield* Effect.gen(function*() {
+        const online = yield* Turn.open(toolkit)
+        yield* online.submit(call("fetch", "slow"))
+        yield* TestClock.adjust(200)
+        yield* drive(online.end())
+        yield* drive(run([call("post", "short", ["k"])]))
+        yield* drive(run([call("post", "a", ["k"]), call("fetch", "b")]))
+      }).pipe(Effect.scoped, Effect.provide(layer))
+      assert.deepStrictEqual(starts(book).slice(2), ["b", "a"])
     }))
 
   it.effect("the order of a line does not change under those that stand in it", () =>

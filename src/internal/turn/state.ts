@@ -723,7 +723,9 @@ export class TurnState implements TurnPlan.Nested {
       run.timer = undefined
     }
     const now = setting.timers.now()
-    if (this.paths !== undefined || setting.around.durations !== undefined) run.launchedAt = now
+    if (this.lines !== undefined || this.paths !== undefined || setting.around.durations !== undefined) {
+      run.launchedAt = now
+    }
     run.progressAt = now
     // From here on a stop meets a call that has started, also one that comes from the handler's own first steps.
     run.phase = "running"
