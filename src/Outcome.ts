@@ -46,6 +46,7 @@ export const ErrorCode = Schema.Literals([
   "defect",
   "unencodable_result",
   "queue_full",
+  "circuit_open",
   "incomplete_response",
   "store_unavailable",
   "deadlock",

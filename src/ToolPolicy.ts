@@ -192,14 +192,23 @@ const isParts = (input: object): boolean =>
  *
  * @internal
  */
-export const limitMillis = (owner: string, limit: string, input: unknown, least: 0 | 1 = 1): number => {
-  if (input === "infinite") return Infinity
+export const limitMillis = (owner: string, limit: string, input: unknown, least: 0 | 1 = 1): number =>
+  input === "infinite" ? Infinity : millisOf(owner, limit, input, least, ', or "infinite"')
+
+/** The same of a limit that has to end.
+ *
+ * @internal
+ */
+export const finiteMillis = (owner: string, limit: string, input: unknown): number =>
+  millisOf(owner, limit, input, 1, "")
+
+const millisOf = (owner: string, limit: string, input: unknown, least: 0 | 1, or: string): number => {
   const refuse = () =>
     TurnError.make(
       new TurnError.InvalidLimit({
         owner,
         limit,
-        expected: `a duration from ${least} to 2147483647 ms, or "infinite"`,
+        expected: `a duration from ${least} to 2147483647 ms${or}`,
         received: Duration.isDuration(input) ? `${Duration.toMillis(input)} ms` : TurnError.show(input)
       })
     )

@@ -44,8 +44,8 @@ export interface TurnStarted extends Base {
 }
 
 /**
- * A call waits: for earlier calls that touch the same keys, or for a permit (its backend's, or the turn's own limit where `backend`
- * is undefined). A call that starts in the same step does not wait.
+ * A call waits: for earlier calls that touch the same keys, for a permit (its backend's, or the turn's own limit where `backend`
+ * is undefined), or for the rate of its backend, which has a permit for it. A call that starts in the same step does not wait.
  *
  * @category models
  * @since 0.1.0
@@ -53,7 +53,7 @@ export interface TurnStarted extends Base {
  */
 export interface CallQueued extends OfCall {
   readonly _tag: "CallQueued"
-  readonly for: "keys" | "permit"
+  readonly for: "keys" | "permit" | "rate"
   readonly backend: string | undefined
 }
 
@@ -70,7 +70,7 @@ export interface CallHeld extends OfCall {
 
 /**
  * A handler was started. `waited` is how long the call waited, by cause, in milliseconds. `approval` counts from the first request, so
- * it may be longer than the turn.
+ * it may be longer than the turn; `rate` is the time in which the whole line of its backend stood still for the rate.
  *
  * @category models
  * @since 0.1.0
@@ -80,7 +80,12 @@ export interface CallStarted extends OfCall {
   readonly _tag: "CallStarted"
   readonly attempt: number
   readonly backend: string | undefined
-  readonly waited: { readonly keys: number; readonly permit: number; readonly approval: number }
+  readonly waited: {
+    readonly keys: number
+    readonly permit: number
+    readonly rate: number
+    readonly approval: number
+  }
 }
 
 /**

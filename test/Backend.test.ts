@@ -98,7 +98,7 @@ describe("withPermit", () => {
         yield* fork(Fiber.interrupt(slow))
         yield* TestClock.adjust(29)
         assert.deepStrictEqual(yield* Api.stats, {
-          concurrency: 1,
+          ...idle(1),
           running: 1,
           waiting: 1,
           tenants: { default: { running: 1, waiting: 1 } } as any
@@ -478,7 +478,7 @@ describe("shares of tenants", () => {
         Array.from({ length: 4 }, (_, i) => Crm.withPermit(log.work(`${tenant}${i}`, 10, tenant)).pipe(as(tenant)))
       )
       yield* drive(
-        Effect.andThen(all(works), Effect.map(Crm.stats, (stats) => assert.deepStrictEqual(stats, idle(3)))).pipe(
+        Effect.andThen(all(works), Effect.map(Crm.stats, (stats) => assert.deepStrictEqual(stats, idle(3, 1)))).pipe(
           Effect.provide(Crm.layer({ concurrency: 3, perTenant: 1 }))
         )
       )
@@ -602,7 +602,7 @@ describe("permits, whatever happens", () => {
           for (const fiber of fibers) {
             assert.isDefined(fiber.pollUnsafe())
           }
-          assert.deepStrictEqual(yield* Crm.stats, idle(concurrency))
+          assert.deepStrictEqual(yield* Crm.stats, idle(concurrency, perTenant))
           assert.strictEqual(log.running, 0)
         }).pipe(Effect.provide(Crm.layer({ concurrency, perTenant })))
       }),
@@ -664,7 +664,7 @@ describe("permits, whatever happens", () => {
           assert.isTrue(answers.length === 0 || answers[0] === 5)
           assert.deepStrictEqual(book.atWork, [])
           assert.deepStrictEqual(yield* Api.stats, idle(1), `after ${steps} steps`)
-          assert.deepStrictEqual(yield* Crm.stats, idle(2), `after ${steps} steps`)
+          assert.deepStrictEqual(yield* Crm.stats, idle(2, 1), `after ${steps} steps`)
         }).pipe(Effect.provide(layer))
       }
     }))

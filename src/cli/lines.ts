@@ -136,6 +136,7 @@ const waitedText = ({ backend, waited }: TurnEvent.CallStarted, earlier = "earli
   const parts = [
     ...(waited.keys < 1 ? [] : [`${duration(waited.keys)} for ${earlier}`]),
     ...(waited.permit < 1 ? [] : [`${duration(waited.permit)} for ${backend ?? "the turn's own limit"}`]),
+    ...(waited.rate < 1 ? [] : [`${duration(waited.rate)} for the rate of ${backend}`]),
     ...(waited.approval < 1 ? [] : [`${duration(waited.approval)} for an approval`])
   ]
   return parts.length === 0 ? "" : ` after ${parts.join(" and ")}`

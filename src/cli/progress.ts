@@ -71,7 +71,9 @@ export const advance = (progress: Progress, event: TurnEvent.TurnEvent): void =>
     case "CallQueued":
       enter(row, "waiting", at)
       if (event.for === "keys") row.earlier = earlier(progress, row)
-      row.waitsFor = `for ${event.for === "keys" ? row.earlier : event.backend ?? "the turn's own limit"}`
+      row.waitsFor = event.for === "rate"
+        ? `for the rate of ${event.backend}`
+        : `for ${event.for === "keys" ? row.earlier : event.backend ?? "the turn's own limit"}`
       row.backend = event.backend
       return
     case "CallStarted":

@@ -13,7 +13,7 @@
  * - `name`: small letters, digits and dashes. The file has to be called after it: `two-reads` stands in `two-reads.json`.
  * - `why`: the fault that the scenario guards against.
  * - `tools`: name → tool, at least one.
- * - `backends?`: name → `{concurrency, perTenant?, queueLimit?}`. A backend that a tool names and that is not here has no
+ * - `backends?`: name → `{concurrency, perTenant?, queueLimit?, rate?: {limit, windowMs}}`. A backend that a tool names and that is not here has no
  *   bound.
  * - `policy?`: what holds for every turn.
  * - `turns`: at least one. They run one after another on the same runtime and backends.
@@ -103,7 +103,7 @@
  * - R36: the runtime shut down.
  *
  * **What the format has and this version does not run**: a tool's `batch`, `resultBudget`, `retry` with a `max` above 0,
- * `idempotency: "record"`, the behaviours `items` and `rateLimited`; a backend's `rate`; the policy's `references: true`
+ * `idempotency: "record"`, the behaviours `items` and `rateLimited`; the policy's `references: true`
  * and `resultBudget`; the event `crash`; the events `approve` and `deny` for a call that is held, and `resume` after one.
  * Such a file is valid, and its report says what was not run, with `pass` false. What would come of them may stand in
  * `expect`: `requests`, `replayed`, `truncated`, and null for the outcomes of a turn that crashed.

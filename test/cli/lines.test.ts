@@ -47,9 +47,21 @@ const events: ReadonlyArray<TurnEvent.TurnEvent> = [
   { ...of(0, 0), _tag: "CallQueued", for: "permit", backend: "Hotels" },
   { ...of(0, 1), _tag: "CallQueued", for: "keys", backend: undefined },
   { ...of(0, 2), _tag: "CallEnded", outcome: outcomes[2]! },
-  { ...of(20, 0), _tag: "CallStarted", attempt: 1, backend: "Hotels", waited: { keys: 0, permit: 20, approval: 0 } },
+  {
+    ...of(20, 0),
+    _tag: "CallStarted",
+    attempt: 1,
+    backend: "Hotels",
+    waited: { keys: 0, permit: 20, rate: 0, approval: 0 }
+  },
   { ...of(70, 0), _tag: "CallEnded", outcome: outcomes[0]! },
-  { ...of(70, 1), _tag: "CallStarted", attempt: 1, backend: undefined, waited: { keys: 70, permit: 0, approval: 0 } },
+  {
+    ...of(70, 1),
+    _tag: "CallStarted",
+    attempt: 1,
+    backend: undefined,
+    waited: { keys: 70, permit: 0, rate: 0, approval: 0 }
+  },
   { ...of(79, 1), _tag: "CallOverdue", clock: "timeout" },
   { ...at(90), _tag: "TurnStopped", code: "by_caller", reason: "user" },
   { ...of(1500, 1), _tag: "CallEnded", outcome: outcomes[1]! },
@@ -147,7 +159,7 @@ describe("a turn that runs", () => {
       _tag: "CallStarted",
       attempt: 1,
       backend: undefined,
-      waited: { keys: 40, permit: 0, approval: 0 }
+      waited: { keys: 40, permit: 0, rate: 0, approval: 0 }
     }
     Progress.advance(progress, started)
     assert.strictEqual(Lines.ofEvent(progress, started), "40 ms     start     #1 one {} after 40 ms for #0")

@@ -6,7 +6,7 @@ import { checkSizes } from "./checks/size.ts"
 /** Bytes after gzip. A budget changes in the commit that needs it, with a reason in the change log. */
 const budgets = {
   Approval: 3_000,
-  Backend: 4_500,
+  Backend: 7_500,
   Handler: 4_000,
   Outcome: 1_200,
   Siblings: 3_500,

@@ -14,7 +14,6 @@ const later: ReadonlyArray<{ readonly files: RegExp; readonly need: RegExp }> = 
   { files: /^co-03/, need: /^outcomes: / },
   { files: /^(rs-01|seed-result-over-budget)/, need: /`resultBudget`/ },
   { files: /^seed-reference/, need: /`references`/ },
-  { files: /^seed-rate/, need: /`rate`/ },
   { files: /^seed-longest-path-first/, need: /^before: / }
 ]
 
@@ -101,7 +100,6 @@ describe("own scenario files", () => {
           "this version does not run `retry` (tool pay)",
           "this version does not run `idempotency: record` (tool pay)",
           "this version does not run `behaviour: rateLimited` (tool pay)",
-          "this version does not run `rate` (backend maps)",
           "this version does not run `references` (policy)",
           "this version does not run `resultBudget` (policy)",
           "this version does not run `crash` (turn 0)"

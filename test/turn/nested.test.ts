@@ -453,7 +453,7 @@ describe("nested turns, whatever their calls", () => {
             }
           })
           assert.deepStrictEqual(yield* Api.stats, idle(1))
-          assert.deepStrictEqual(yield* Crm.stats, idle(3))
+          assert.deepStrictEqual(yield* Crm.stats, idle(3, 1))
           const last = yield* fork(Turn.run(toolkit, [call("bare", "last")]))
           yield* TestClock.adjust(10)
           assert.strictEqual((yield* ended(last))[0]!.status, "ok")

@@ -58,7 +58,7 @@ const limits = { api: { concurrency: 2 }, crm: { concurrency: 3, perTenant: 1 } 
 
 const nothingHeld = Effect.gen(function*() {
   assert.deepStrictEqual(yield* Api.stats, idle(limits.api.concurrency))
-  assert.deepStrictEqual(yield* Crm.stats, idle(limits.crm.concurrency))
+  assert.deepStrictEqual(yield* Crm.stats, idle(limits.crm.concurrency, limits.crm.perTenant))
   const { unsettled } = yield* Turn.Runtime
   assert.deepStrictEqual(yield* unsettled, [])
   // A write of unknown reach waits for every key: with none held it starts at once.

@@ -138,10 +138,10 @@ describe("Backend", () => {
   it("withPermit adds the backend, the tenant where it is needed, and the full line", () => {
     const effect = null as unknown as Effect.Effect<number, Error, Crm>
     expectTypeOf(Hotels.withPermit(effect)).toEqualTypeOf<
-      Effect.Effect<number, Error | Backend.QueueFull, Crm | Hotels>
+      Effect.Effect<number, Error | Backend.Refused, Crm | Hotels>
     >()
     expectTypeOf(Crm.withPermit(effect)).toEqualTypeOf<
-      Effect.Effect<number, Error | Backend.QueueFull, Crm | TurnContext.Tenant>
+      Effect.Effect<number, Error | Backend.Refused, Crm | TurnContext.Tenant>
     >()
     expectTypeOf(Hotels.stats).toEqualTypeOf<Effect.Effect<Backend.Stats, never, Hotels>>()
   })

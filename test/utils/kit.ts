@@ -298,7 +298,16 @@ export const run = (calls: ReadonlyArray<ToolCall.ToolCall>, options?: Turn.Opti
   Turn.run(toolkit, calls, options)
 
 /** The snapshot of a backend with nothing out and nobody in line. */
-export const idle = (concurrency: number) => ({ concurrency, running: 0, waiting: 0, tenants: Object.create(null) })
+export const idle = (concurrency: number, perTenant: number | "infinite" = "infinite"): Backend.Stats => ({
+  concurrency,
+  perTenant: perTenant === "infinite" ? Infinity : perTenant,
+  queueLimit: Infinity,
+  rate: undefined,
+  circuit: undefined,
+  running: 0,
+  waiting: 0,
+  tenants: Object.create(null)
+})
 
 /** Runs calls of tools that a test makes itself, with their handlers by name. */
 export const runWith = (

@@ -2,13 +2,19 @@
  * Permits of one backend, handed out fairly.
  *
  * - B1: a permit is out, or free, or lent to work inside its holder's; never two of these. What is given up on keeps its permit.
- * - B2: no permit is free while an entry that may take it waits.
+ * - B2: no permit is free while an entry that may take it waits, but for the time in which the circuit or the rate holds up the line.
  * - B3: tenants take turns; within a tenant, turns take turns; within a turn, the entry with the longest way below it goes first,
  *   equal ones in emission order.
  * - B4: taking and giving back cost the same whatever waits: lists are kept in order when entries join, and rings hold only what may
  *   be served.
  * - B5: work inside a holder's work never waits for the holder: it borrows the holder's permit, one at a time.
+ * - B6: what passes the gate is given a permit in the same step; the gate is asked only for what could have one. Work inside and the
+ *   line take turns at it.
+ * - B7: other limits hold for what is handed out from then on: nothing that runs is taken back.
  */
+import type { Admission, Gate, Rate, Refusal, Verdict } from "./gate.ts"
+
+export { Gate, type Refusal, type Verdict } from "./gate.ts"
 
 /** A first-in-first-out list that forgets its served front in constant time. */
 class Fifo<A> {
@@ -17,6 +23,10 @@ class Fifo<A> {
 
   get size(): number {
     return this.items.length - this.head
+  }
+
+  peek(): A | undefined {
+    return this.items[this.head]
   }
 
   push(item: A): void {
@@ -47,7 +57,11 @@ export interface Entry {
   readonly call?: unknown
   /** Called once, synchronously, when the permit is there. */
   granted(permit: Permit): void
+  /** Called once, synchronously, when it leaves the line without a permit. */
+  refused(why: Refusal): void
   state: EntryState
+  /** How long its line had stood still for the rate when it joined. */
+  stoodStill?: number
 }
 
 export type EntryState = "idle" | "waiting" | "granted" | "gone"
@@ -180,12 +194,18 @@ export class Permit {
   loan: Permit | undefined = undefined
   returned = false
   borrowers: Line<Borrower> | undefined = undefined
-  constructor(pool: Pool, tenant: TenantQueue, outer: Permit | undefined, owner: unknown, lender: Permit | undefined) {
+  /** Who has to be told what became of the work, and what it came to. */
+  admission: Admission | undefined = undefined
+  verdict: Verdict = "ignored"
+  /** How much of its waiting the line stood still for the rate, in milliseconds. */
+  readonly waitedForRate: number
+  constructor(pool: Pool, tenant: TenantQueue, owner: Entry, lender: Permit | undefined) {
     this.pool = pool
     this.tenant = tenant
-    this.outer = outer
+    this.outer = owner.outer
     this.owner = owner
     this.lender = lender
+    this.waitedForRate = owner.stoodStill === undefined ? 0 : pool.gate!.stoodStill - owner.stoodStill
   }
 }
 
@@ -201,6 +221,7 @@ export interface Limits {
   readonly concurrency: number
   readonly perTenant: number
   readonly queueLimit: number
+  readonly rate: Rate | undefined
 }
 
 /** The nearest permit of this pool that surrounding work holds. */
@@ -213,15 +234,20 @@ const heldOf = (held: Permit | undefined, pool: Pool): Permit | undefined => {
 
 export class Pool {
   readonly name: string
-  readonly limits: Limits
+  limits: Limits
   free: number
   waiting = 0
+  /** What stands before the permits, when there is a rate or a circuit. */
+  gate: Gate | undefined = undefined
   /** Permits that are out and not borrowed, for whoever looks for a deadlock. */
   readonly out = new Set<Permit>()
   private readonly tenants = new Map<string, TenantQueue>()
   private readonly ring = new Fifo<TenantQueue>()
   /** Lists of turns with a limit of their own in which something waits. */
   private readonly limited = new Set<Waitlist>()
+  /** Permits with borrowers that wait for a token. */
+  private readonly lenders = new Set<Permit>()
+  private insideNext = true
   private pumping = false
 
   constructor(name: string, limits: Limits) {
@@ -249,30 +275,39 @@ export class Pool {
     return queue
   }
 
-  /** Puts an entry in line; false when the line is full. Nothing is granted before {@link pump}. */
-  join(list: Waitlist, entry: Entry): boolean {
+  /** Puts an entry in line, or says why not. Nothing is granted before {@link pump}. */
+  join(list: Waitlist, entry: Entry): Refusal | undefined {
     const held = heldOf(entry.outer, this)
     if (list.waiting === 0) list.tenant = this.tenantOf(list.tenant.name)
     const tenant = list.tenant
-    if (held === undefined && this.limits.queueLimit !== Infinity && this.isFull(list)) {
+    const refusal = held === undefined ? this.refusalFor(list) : undefined
+    if (refusal !== undefined) {
       this.forget(tenant)
-      return false
+      return refusal
     }
     entry.state = "waiting"
+    if (this.gate?.rate !== undefined) entry.stoodStill = this.gate.stoodStill
     if (held !== undefined) (held.borrowers ??= new Line<Borrower>(borrowsBefore)).add({ entry, list })
     list.add(entry)
     if (list.limiter !== undefined) this.limited.add(list)
     this.waiting++
     tenant.waiting++
     this.enqueue(list)
-    return true
+    return undefined
+  }
+
+  private refusalFor(list: Waitlist): Refusal | undefined {
+    const { queueLimit } = this.limits
+    const refusal = this.gate?.refuses()
+    if (refusal !== undefined) return refusal
+    return queueLimit !== Infinity && this.isFull(list) ? { _tag: "QueueFull", queueLimit } : undefined
   }
 
   /** Whether one more has no place in the line. What waits for its own turn's limit stands in nobody's way. */
   private isFull(list: Waitlist): boolean {
     const { limiter, tenant } = list
     if (limiter !== undefined && limiter.running + list.waiting >= limiter.limit) return false
-    const open = Math.max(0, Math.min(this.free, this.limits.perTenant - tenant.running))
+    const open = Math.max(0, Math.min(this.free, this.limits.perTenant - tenant.running, this.gate?.left ?? Infinity))
     let inLine = this.waiting
     for (const other of this.limited) inLine -= other.ownWaits
     return inLine >= open + this.limits.queueLimit
@@ -283,6 +318,7 @@ export class Pool {
     if (entry.state !== "waiting") return
     entry.state = "gone"
     this.left(list)
+    if (this.gate !== undefined && this.nextLender() === undefined && this.nextList() === undefined) this.gate.rest()
   }
 
   private left(list: Waitlist): void {
@@ -317,11 +353,13 @@ export class Pool {
     if (this.pumping) return
     this.pumping = true
     try {
+      if (this.gate !== undefined) return this.pumpGated(this.gate)
       while (this.free > 0) {
         const tenant = this.ring.shift()
         if (tenant === undefined) return
         tenant.queued = false
-        this.serve(tenant)
+        // Its share may have become smaller; then it is in line again when a permit comes back.
+        if (tenant.running < this.limits.perTenant) this.serve(tenant)
         this.enqueueTenant(tenant)
         this.forget(tenant)
       }
@@ -330,18 +368,91 @@ export class Pool {
     }
   }
 
+  /** The same, one by one through the gate. */
+  private pumpGated(gate: Gate): void {
+    for (;;) {
+      const lender = this.nextLender()
+      const list = this.nextList()
+      if (lender === undefined && list === undefined) return gate.rest()
+      if (list === undefined) gate.drop()
+      let inside = lender !== undefined && (list === undefined || this.insideNext)
+      let pass = gate.next(inside || this.isCovered(list!))
+      if (pass === undefined && !inside && lender !== undefined) {
+        // The circuit is being asked; work inside needs no word of it.
+        inside = true
+        pass = gate.next(true)
+      }
+      if (pass === undefined) return
+      if (pass._tag !== "Pass") {
+        const borrower = inside ? this.nextBorrower(lender!)! : { list: list!, entry: list!.peek()! }
+        borrower.entry.state = "gone"
+        this.left(borrower.list)
+        borrower.entry.refused(pass)
+        continue
+      }
+      this.insideNext = !inside
+      if (inside) {
+        this.lenders.delete(lender!)
+        this.lend(lender!, this.nextBorrower(lender!)!)
+      } else this.takeFirst(pass.admission)
+    }
+  }
+
+  /** A lender with somebody inside who may borrow. */
+  private nextLender(): Permit | undefined {
+    for (const lender of this.lenders) {
+      if (lender.loan === undefined && !lender.returned && this.nextBorrower(lender) !== undefined) return lender
+      this.lenders.delete(lender)
+    }
+    return undefined
+  }
+
+  /** The list that is served next, left in place with all that is before it. */
+  private nextList(): Waitlist | undefined {
+    while (this.free > 0) {
+      const tenant = this.ring.peek()
+      if (tenant === undefined) return undefined
+      if (tenant.running < this.limits.perTenant) {
+        for (let list = tenant.ring.peek(); list !== undefined; list = tenant.ring.peek()) {
+          if (!list.paused && list.peek() !== undefined) return list
+          tenant.ring.shift()
+          list.queued = false
+        }
+      }
+      this.ring.shift()
+      tenant.queued = false
+      this.forget(tenant)
+    }
+    return undefined
+  }
+
+  private isCovered(list: Waitlist): boolean {
+    return this.gate!.hasCircuit && heldOf(list.peek()!.outer, this) !== undefined
+  }
+
+  /** Serves what {@link nextList} has found. */
+  private takeFirst(admission: Admission | undefined): void {
+    const tenant = this.ring.shift()!
+    tenant.queued = false
+    const list = tenant.ring.shift()!
+    list.queued = false
+    this.take(list, list.peek()!, admission)
+    this.enqueueTenant(tenant)
+    this.forget(tenant)
+  }
+
   private serve(tenant: TenantQueue): void {
     for (let list = tenant.ring.shift(); list !== undefined; list = tenant.ring.shift()) {
       list.queued = false
       const entry = list.paused ? undefined : list.peek()
       if (entry === undefined) continue
       // Granting runs the work, which may itself join or leave: the list goes back in line first.
-      this.take(list, entry)
+      this.take(list, entry, undefined)
       return
     }
   }
 
-  private take(list: Waitlist, entry: Entry): void {
+  private take(list: Waitlist, entry: Entry, admission: Admission | undefined): void {
     const tenant = list.tenant
     this.free--
     tenant.running++
@@ -349,7 +460,8 @@ export class Pool {
     entry.state = "granted"
     this.left(list)
     this.enqueue(list)
-    const permit = new Permit(this, tenant, entry.outer, entry, undefined)
+    const permit = new Permit(this, tenant, entry, undefined)
+    permit.admission = admission
     this.out.add(permit)
     entry.granted(permit)
   }
@@ -358,7 +470,7 @@ export class Pool {
     borrower.entry.state = "granted"
     if (borrower.list.limiter !== undefined) borrower.list.limiter.running++
     this.left(borrower.list)
-    const loan = held.loan = new Permit(this, held.tenant, borrower.entry.outer, borrower.entry, held)
+    const loan = held.loan = new Permit(this, held.tenant, borrower.entry, held)
     borrower.entry.granted(loan)
   }
 
@@ -366,11 +478,9 @@ export class Pool {
   release(permit: Permit): void {
     if (permit.returned) return
     permit.returned = true
-    if (permit.loan !== undefined) {
-      // Work inside goes on with the permit: it is given back when that work ends.
-      return
-    }
-    this.giveBack(permit)
+    // Where work inside goes on with the permit, it is given back when that work ends.
+    if (permit.loan === undefined) this.giveBack(permit)
+    permit.admission?.end(permit.verdict)
   }
 
   private giveBack(permit: Permit): void {
@@ -389,20 +499,36 @@ export class Pool {
   }
 
   private lendNext(lender: Permit): void {
-    const borrowers = lender.borrowers
-    if (borrowers === undefined) return
+    if (lender.borrowers === undefined) return
+    if (this.gate?.rate !== undefined) {
+      this.lenders.add(lender)
+      return
+    }
+    const next = this.nextBorrower(lender)
+    if (next !== undefined) this.lend(lender, next)
+  }
+
+  /** Who inside a permit's work borrows it next, left in line: what is served is no longer waiting. */
+  private nextBorrower({ borrowers }: Permit): Borrower | undefined {
+    if (borrowers === undefined) return undefined
     const paused: Array<Borrower> = []
-    for (;;) {
-      const next = borrowers.peek(borrowerHasLeft)
-      if (next === undefined) break
+    let next = borrowers.peek(borrowerHasLeft)
+    while (next?.list.paused === true) {
       borrowers.drop()
-      if (!next.list.paused) {
-        this.lend(lender, next)
-        break
-      }
       paused.push(next)
+      next = borrowers.peek(borrowerHasLeft)
     }
     for (const again of paused) borrowers.add(again)
+    return next
+  }
+
+  /** Other limits, from now on. Those that wait are served where there is room for more. */
+  resize(limits: Limits): void {
+    this.limits = limits
+    this.free = limits.concurrency - this.out.size
+    this.gate?.setRate(limits.rate)
+    for (const tenant of this.tenants.values()) this.enqueueTenant(tenant)
+    this.pump()
   }
 
   /** A turn below its own limit again: what it has waiting here may be served. */
@@ -422,6 +548,13 @@ export class Pool {
     return this.free > 0 && list.waiting > 0 && list.tenant.running < this.limits.perTenant
   }
 
+  /** Whether an entry waits for nothing but a token, or the word of a circuit: that comes with time. */
+  waitsForGate(list: Waitlist, entry: Entry): boolean {
+    if (this.gate === undefined || list.paused) return false
+    const held = heldOf(entry.outer, this)
+    return (held !== undefined && held.loan === undefined) || this.canServe(list)
+  }
+
   /** The permits of which one has to come back before anything waiting in this list is served: those of a tenant at its limit. */
   blocking(list: Waitlist): ReadonlyArray<Permit> {
     const { tenant } = list
@@ -434,8 +567,8 @@ export class Pool {
     return heldOf(outer, this)?.loan
   }
 
-  stats(): {
-    readonly concurrency: number
+  stats(): Limits & {
+    readonly circuit: Gate["circuit"]
     readonly running: number
     readonly waiting: number
     readonly tenants: Record<string, { readonly running: number; readonly waiting: number }>
@@ -444,6 +577,8 @@ export class Pool {
     for (const [name, tenant] of this.tenants) {
       if (tenant.running > 0 || tenant.waiting > 0) tenants[name] = { running: tenant.running, waiting: tenant.waiting }
     }
-    return { concurrency: this.limits.concurrency, running: this.out.size, waiting: this.waiting, tenants }
+    const { limits: { concurrency, perTenant, queueLimit, rate }, out, waiting } = this
+    const circuit = this.gate?.circuit
+    return { concurrency, perTenant, queueLimit, rate, circuit, running: out.size, waiting, tenants }
   }
 }

@@ -2,6 +2,7 @@
 import type * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
+import * as Backend from "../../Backend.ts"
 import type * as Outcome from "../../Outcome.ts"
 import { type StopReason } from "../../Siblings.ts"
 import type * as ToolPolicy from "../../ToolPolicy.ts"
@@ -135,11 +136,44 @@ export const replaced = (
   )
 }
 
+/** A backend refused a call. */
+export const refusedByBackend = (asked: Asked, backend: string, why: Backend.Refusal): Any => {
+  switch (why._tag) {
+    case "QueueFull":
+      return refused(asked, "queue_full", `the line of the backend "${backend}" is full: call again later`)
+    case "CircuitOpen":
+      return refused(asked, "circuit_open", Backend.refused(backend, why).message)
+    case "StoreUnavailable":
+      return refused(asked, "store_unavailable", Backend.refused(backend, why).message)
+  }
+}
+
+/** What the end of a run says of its backend, for its circuit. */
+export const verdict = (outcome: Any, { failures }: ToolPolicy.ToolPolicy): Backend.Verdict => {
+  switch (outcome.status) {
+    case "ok":
+      return "success"
+    case "timeout":
+      return outcome.code === "handler" ? "failure" : "ignored"
+    case "error": {
+      if (!outcome.started) return "ignored"
+      if (outcome.code === "defect") return "failure"
+      if (outcome.code !== "failed") return "success"
+      // A no that the tool declares is the word of a backend that works.
+      const { failure } = outcome as { readonly failure?: unknown }
+      return ask(failures.noEffect, failure) && !ask(failures.transient, failure) ? "success" : "failure"
+    }
+    default:
+      return "ignored"
+  }
+}
+
 const retryableCodes = new Set<Outcome.ErrorCode>([
   "invalid_arguments",
   "ambiguous_id",
   "incomplete_response",
   "queue_full",
+  "circuit_open",
   "store_unavailable"
 ])
 

@@ -25,7 +25,7 @@ export const progressing = (from: ReadonlyArray<Run>): ReadonlySet<Run> => {
       if (run.state === "waiting") {
         const { list } = run
         const { pool } = list!
-        if (pool.canServe(list!) && !list!.paused) known.add(run)
+        if ((pool.canServe(list!) && !list!.paused) || pool.waitsForGate(list!, run)) known.add(run)
         else {
           any = []
           const loan = pool.loanOf(run.outer)

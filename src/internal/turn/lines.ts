@@ -5,7 +5,7 @@
 import * as Backend from "../../Backend.ts"
 import type { Run } from "./run.ts"
 
-const endless = { concurrency: Infinity, perTenant: Infinity, queueLimit: Infinity }
+const endless = { concurrency: Infinity, perTenant: Infinity, queueLimit: Infinity, rate: undefined }
 
 export class Lines {
   private readonly tenant: string
@@ -23,15 +23,21 @@ export class Lines {
     this.limiter = limit === Infinity ? undefined : { limit, running: 0 }
   }
 
-  /** Puts a run in line; false when the line is full. Without a backend it waits for the turn's own limit alone. */
-  join(run: Run, pool: Backend.Pool | undefined): boolean {
+  /** Puts a run in line, or says why not. Without a backend it waits for the turn's own limit alone. */
+  join(run: Run, pool: Backend.Pool | undefined): Backend.Refusal | undefined {
     const list = run.list ??= this.listOf(pool)
-    if (!list.pool.join(list, run)) return false
-    if (run.state === "waiting") {
+    const refusal = list.pool.join(list, run)
+    if (refusal === undefined && run.state === "waiting") {
       this.visit(list.pool)
       this.joined.push(run)
     }
-    return true
+    return refusal
+  }
+
+  /** What a run that was not served at once waits for. */
+  waitsFor(run: Run): "permit" | "rate" {
+    const list = run.list!
+    return list.pool.gate?.standsStill === true && list.pool.waitsForGate(list, run) ? "rate" : "permit"
   }
 
   private listOf(pool: Backend.Pool | undefined): Backend.Waitlist {

@@ -173,6 +173,10 @@ export class Run extends Siblings.Member<AnyOutcome> implements Backend.Entry, A
     })
   }
 
+  refused(why: Backend.Refusal): void {
+    this.turn.step(() => this.turn.turnedAway(this, why))
+  }
+
   skip(reason: Siblings.StopReason): void {
     this.turn.conclude(this, Answers.cancelledBeforeStart(this, reason))
   }

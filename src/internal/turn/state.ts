@@ -578,11 +578,14 @@ export class TurnState implements TurnPlan.Nested {
     const { held, tenant } = this.setting.around
     const lines = this.lines ??= new Lines(tenant, held, Infinity)
     if (pool === undefined && lines.limiter === undefined) return this.begin(run)
-    if (lines.join(run, pool)) return this.touch()
-    this.conclude(
-      run,
-      Answers.refused(run, "queue_full", `the line of the backend "${pool?.name}" is full: call again later`)
-    )
+    const refusal = lines.join(run, pool)
+    if (refusal === undefined) return this.touch()
+    this.turnedAway(run, refusal)
+  }
+
+  /** The backend does not take a run. */
+  turnedAway(run: Run, why: Backend.Refusal): void {
+    this.conclude(run, Answers.refusedByBackend(run, run.list!.pool.name, why))
   }
 
   /** Tells of those that joined a line and were not served at once. */
@@ -590,7 +593,8 @@ export class TurnState implements TurnPlan.Nested {
     for (const run of joined) {
       if (run.phase !== "waiting") continue
       run.waitedForPermit = true
-      this.event((base) => ({ ...base(run), _tag: "CallQueued", for: "permit", backend: run.runner.entry.backendName }))
+      const waitsFor = this.lines!.waitsFor(run)
+      this.event((base) => ({ ...base(run), _tag: "CallQueued", for: waitsFor, backend: run.runner.entry.backendName }))
     }
   }
 
@@ -730,6 +734,7 @@ export class TurnState implements TurnPlan.Nested {
     // From here on a stop meets a call that has started, also one that comes from the handler's own first steps.
     run.phase = "running"
     if (setting.emit !== undefined) {
+      const rate = run.permit?.waitedForRate ?? 0
       this.event((base) => ({
         ...base(run),
         _tag: "CallStarted",
@@ -737,7 +742,8 @@ export class TurnState implements TurnPlan.Nested {
         backend: run.runner.entry.backendName,
         waited: {
           keys: run.waitedForKeys ? run.readyAt - (run.since === 0 ? this.startedAt : run.since) : 0,
-          permit: run.waitedForPermit ? now - run.readyAt : 0,
+          permit: run.waitedForPermit ? Math.max(0, now - run.readyAt - rate) : 0,
+          rate,
           approval: run.approved?.waited ?? 0
         }
       }))
@@ -889,6 +895,7 @@ export class TurnState implements TurnPlan.Nested {
         : Answers.cancelled(run, stopReason, policy)
     } else if (Exit.isFailure(exit)) outcome = Answers.failedWith(run, tool, exit.cause)
     else outcome = Answers.succeeded(run, tool, exit.value, encoded!)
+    if (run.permit?.admission !== undefined) run.permit.verdict = Answers.verdict(outcome, policy)
     if (run.givenUp) return this.settledLate(run, outcome)
     const { middleware } = this.setting
     if (

@@ -349,6 +349,21 @@ export const limitsKept = (o: Observation): Judged => {
         ...over(`backend ${JSON.stringify(run.backend)}, tenant ${run.tenant}`, own, limits.perTenant, run)
       ]
     }),
+    each(o.runs, (run) => {
+      const rate = run.backend === undefined ? undefined : o.backends.get(run.backend)?.rate
+      if (rate === undefined) return undefined
+      // Across two windows there may be up to twice as many, and one less.
+      const allowed = 2 * rate.limit - 1
+      const began = o.runs.filter(({ backend, startedAt }) =>
+        backend === run.backend && startedAt >= run.startedAt && startedAt < run.startedAt + rate.window
+      ).length
+      return began <= allowed ? [] : [
+        `R14: backend ${
+          JSON.stringify(run.backend)
+        }: expected at most ${allowed} starts within ${rate.window} ms, got ${began} from ` +
+        `${run.startedAt} ms on, when ${named(o, run)} began`
+      ]
+    }),
     each(beginnings(o), ({ place, run }) => {
       const index = o.turns.findIndex((turn) => turn.id === run.turn)
       const turn = o.turns[index]
@@ -466,7 +481,8 @@ const answeredUnrun = (
 
 /**
  * A call that nothing keeps waits for nothing. Judged for calls that ran, at the moments when something began or ended: what one may
- * wait for is an earlier call of its tenant that it conflicts with, a permit, its turn's own limit, and a human's word.
+ * wait for is an earlier call of its tenant that it conflicts with, a permit, its turn's own limit, and a human's word. What is on a backend
+ * with a rate may wait for that, and is not judged.
  */
 export const workConserving = (o: Observation): Judged => {
   if (o.turns.some((turn) => turn.events === undefined && turn.repeats === undefined)) {
@@ -484,6 +500,7 @@ export const workConserving = (o: Observation): Judged => {
   return each(o.runs, (run) => {
     const turn = turnOf(run)
     if (turn === undefined || o.tools.get(run.tool)?.asks === true) return undefined
+    if (run.backend !== undefined && o.backends.get(run.backend)?.rate !== undefined) return undefined
     const isEarlier = (other: ObservedTurn, position: number) =>
       other === turn ? position < run.position : other.startedAt <= turn.startedAt
     let ready = turn.startedAt

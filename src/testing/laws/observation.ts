@@ -61,6 +61,8 @@ export const factsOf = (tool: Tool.Any): ToolFacts => {
 export interface BackendFacts {
   readonly concurrency: number
   readonly perTenant: number
+  /** How many may start in a window of so many milliseconds. */
+  readonly rate?: { readonly limit: number; readonly window: number } | undefined
 }
 
 /**

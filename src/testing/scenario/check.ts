@@ -35,9 +35,13 @@ const observationOf = (scenario: Form.Scenario, observed: Report.Observed): Obse
   return {
     tools: new Map(Object.entries(scenario.tools).map(([name, said]) => [name, factsOf(said)])),
     backends: new Map(
-      Object.entries(scenario.backends ?? {}).map(([name, { concurrency, perTenant }]) => [
+      Object.entries(scenario.backends ?? {}).map(([name, { concurrency, perTenant, rate }]) => [
         name,
-        { concurrency, perTenant: perTenant ?? Infinity }
+        {
+          concurrency,
+          perTenant: perTenant ?? Infinity,
+          rate: rate === undefined ? undefined : { limit: rate.limit, window: rate.windowMs }
+        }
       ])
     ),
     turns: observed.turns.map((turn, index) => ({

@@ -261,14 +261,23 @@ export const backendsOf = (
   note: (text: string) => void
 ): Form.Scenario["backends"] => {
   const found: Record<string, NonNullable<Form.Scenario["backends"]>[string]> = {}
-  for (const [name, { concurrency, perTenant, queueLimit }] of Object.entries(backends ?? {})) {
-    // What has no limit is not named.
-    if (concurrency === "infinite" && typeof perTenant !== "number" && typeof queueLimit !== "number") continue
-    found[name] = {
-      concurrency: concurrency === "infinite" ? Number.MAX_SAFE_INTEGER : concurrency,
+  for (const [name, { breaker, concurrency, perTenant, queueLimit, rate }] of Object.entries(backends ?? {})) {
+    if (breaker !== undefined) note(`backend ${name}: a scenario has no circuit breakers`)
+    const limits = {
       ...(typeof perTenant === "number" ? { perTenant } : undefined),
-      ...(typeof queueLimit === "number" ? { queueLimit } : undefined)
+      ...(typeof queueLimit === "number" ? { queueLimit } : undefined),
+      ...(typeof rate === "object"
+        ? {
+          rate: {
+            limit: rate.limit,
+            windowMs: ToolPolicy.finiteMillis(`backend "${name}"`, "rate.window", rate.window)
+          }
+        }
+        : undefined)
     }
+    // What has no limit is not named.
+    if (concurrency === "infinite" && Object.keys(limits).length === 0) continue
+    found[name] = { concurrency: concurrency === "infinite" ? Number.MAX_SAFE_INTEGER : concurrency, ...limits }
   }
   const ended = (position: number) => {
     const late = events.findIndex((event) => event._tag === "CallSettledLate" && event.position === position)

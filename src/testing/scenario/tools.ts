@@ -93,7 +93,8 @@ const behaviour = (tool: Form.Tool, said: Form.Behaviour, nested: Nested): FakeT
 
 /** The class of a backend of the file, and the layer with its limits. */
 const backendOf = (name: string, said: NonNullable<Form.Scenario["backends"]>[string]) => {
-  const options = { concurrency: said.concurrency, queueLimit: said.queueLimit }
+  const rate = said.rate === undefined ? undefined : { limit: said.rate.limit, window: said.rate.windowMs }
+  const options = { concurrency: said.concurrency, queueLimit: said.queueLimit, rate }
   if (said.perTenant === undefined) {
     const service = Backend.Service<unknown>()(name)
     return { name, service, layer: service.layer(options) }

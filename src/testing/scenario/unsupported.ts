@@ -21,9 +21,6 @@ export const features = (scenario: Form.Scenario): Array<string> => {
       if (type === "items" || type === "rateLimited") found.push(not(`behaviour: ${type}`, where))
     }
   }
-  for (const [name, backend] of Object.entries(scenario.backends ?? {})) {
-    if (backend.rate !== undefined) found.push(not("rate", `backend ${name}`))
-  }
   if (scenario.policy?.references === true) found.push(not("references", "policy"))
   if (scenario.policy?.resultBudget !== undefined) found.push(not("resultBudget", "policy"))
   if (scenario.concurrent === true) {

@@ -18,6 +18,7 @@ const waitedFor = ({ waited }: TurnEvent.CallStarted): string => {
   const parts = [
     ...(waited.keys > 0 ? [`${waited.keys} ms for keys`] : []),
     ...(waited.permit > 0 ? [`${waited.permit} ms for a permit`] : []),
+    ...(waited.rate > 0 ? [`${waited.rate} ms for the rate`] : []),
     ...(waited.approval > 0 ? [`${waited.approval} ms for an approval`] : [])
   ]
   return parts.length === 0 ? "" : ` after ${parts.join(" and ")}`
@@ -41,6 +42,8 @@ export const ofEvent = (event: TurnEvent.TurnEvent): string => {
     case "CallQueued":
       return event.for === "keys"
         ? `${call} waits for earlier calls`
+        : event.for === "rate"
+        ? `${call} waits for the rate of ${event.backend}`
         : `${call} waits for ${event.backend === undefined ? "the turn's own limit" : `a permit of ${event.backend}`}`
     case "CallHeld":
       return `${call} is held: it needs approval`
