@@ -88,8 +88,8 @@ export interface Rate {
  *   refuses it: `store_unavailable`.
  *
  * **While it is open** work is refused at once, before it takes a place in the line, and what waits in the line when it reaches the front:
- * a call is answered `circuit_open`, not started. **Half-open**, when the time is over: the next one is the probe, and everything else is
- * refused until that has ended. Its success closes the circuit, its failure opens it again for the next time. A probe that is stopped says
+ * a call is answered `circuit_open`, not started. **Half-open**, when the time is over: the next one is the probe, and whatever
+ * else comes, or reaches the front, is refused until that has ended. Its success closes the circuit, its failure opens it again for the next time. A probe that is stopped says
  * nothing, and the next one is the probe.
  *
  * **What counts as a failure**: a defect, a `timeout` of the handler, and a failure of the tool, unless the tool says by `ToolPolicy.failures` that

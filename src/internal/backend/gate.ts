@@ -5,9 +5,10 @@
  * - G1: whoever passes has been admitted by the circuit, and then a token was taken for it. Nothing is asked while nobody could be
  *   served.
  * - G2: one question at a time, in the order of the line. What the stores answer at once is passed at once.
- * - G3: an admission is ended once, with what became of the work; one that nobody takes any more is ended as ignored. The next one is
- *   asked for when the store has taken that.
- * - G4: no fiber of the gate's runs while nobody waits and no admission is out.
+ * - G3: an admission is ended once, with what became of the work; one that nobody takes any more is ended as ignored. Nobody passes
+ *   before the store has taken that.
+ * - G4: nobody passes on an admission from before the circuit opened: it is asked again.
+ * - G5: no fiber of the gate's runs while nobody waits and no admission is out.
  */
 import type * as Cause from "effect/Cause"
 import * as Clock from "effect/Clock"
@@ -177,9 +178,11 @@ export class Gate {
     const refusal = this.takeRefusal(covered)
     if (refusal !== undefined) return refusal
     if (this.waiting !== undefined) return undefined
+    if (this.openUntil !== undefined && this.admission !== this.probe) this.giveUp()
     const asks = !covered && this.breaker !== undefined
+    if (asks && this.recording > 0) return undefined
     if (asks && this.admission === undefined) {
-      if (this.asked !== undefined || this.recording > 0) return undefined
+      if (this.asked !== undefined) return undefined
       this.admit(this.breaker!)
       const refusal = this.takeRefusal(covered)
       if (refusal !== undefined) return refusal
@@ -208,16 +211,20 @@ export class Gate {
   /** Nobody waits for the circuit any more. */
   drop(): void {
     if (this.refusal !== undefined && isOfCircuit(this.refusal)) this.refusal = undefined
-    const { admission, asked } = this
+    const { asked } = this
     if (asked !== undefined) {
       this.asked = undefined
       this.recording++
       asked.fiber?.interruptUnsafe()
     }
-    if (admission !== undefined) {
-      this.admission = undefined
-      admission.end("ignored")
-    }
+    this.giveUp()
+  }
+
+  /** The admission in hand is for nobody. */
+  private giveUp(): void {
+    const { admission } = this
+    this.admission = undefined
+    admission?.end("ignored")
   }
 
   /** Nobody waits any more. */
@@ -319,7 +326,8 @@ export class Gate {
         resume(Effect.succeed(verdict))
         atOnce = before
       })
-      if (this.openUntil !== undefined) this.probe = admission
+      // Admitted while it was still closed, it tries out nothing.
+      if (this.openUntil !== undefined && this.openUntil <= this.now()) this.probe = admission
       this.asked = undefined
       this.admission = admission
       if (!atOnce) this.onNews()
