@@ -284,7 +284,7 @@ const rateOf = (name: string, rate: Rate): Limits["rate"] => {
 }
 
 const resized = (name: string, now: Limits, limits: Resize): Limits => {
-  const asked = limitsOf(name, { ...limits, concurrency: limits.concurrency ?? "infinite" })
+  const asked = limitsOf(name, limits.concurrency === undefined ? { ...limits, concurrency: "infinite" } : limits)
   return {
     concurrency: limits.concurrency === undefined ? now.concurrency : asked.concurrency,
     perTenant: limits.perTenant === undefined ? now.perTenant : asked.perTenant,
