@@ -107,9 +107,9 @@ describe("R14: a rate", () => {
       assert.deepStrictEqual(queued, [["b", "rate"], ["c", "rate"]])
       const waited = book.events.flatMap((event) => event._tag === "CallStarted" ? [event.waited] : [])
       assert.deepStrictEqual(waited, [
-        { keys: 0, permit: 0, rate: 0 },
-        { keys: 0, permit: 0, rate: 100 },
-        { keys: 0, permit: 0, rate: 200 }
+        { keys: 0, permit: 0, rate: 0, approval: 0 },
+        { keys: 0, permit: 0, rate: 100, approval: 0 },
+        { keys: 0, permit: 0, rate: 200, approval: 0 }
       ])
     }))
 
@@ -123,7 +123,7 @@ describe("R14: a rate", () => {
       const queued = book.events.flatMap((event) => event._tag === "CallQueued" ? [[event.id, event.for]] : [])
       assert.deepStrictEqual(queued, [["b", "permit"]])
       const waited = book.events.flatMap((event) => event._tag === "CallStarted" ? [event.waited] : [])
-      assert.deepStrictEqual(waited[1], { keys: 0, permit: 40, rate: 60 })
+      assert.deepStrictEqual(waited[1], { keys: 0, permit: 40, rate: 60, approval: 0 })
     }))
 
   it.effect("a call that is stopped while it waits has used no token", () =>
