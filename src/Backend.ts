@@ -16,7 +16,6 @@ import * as Context from "effect/Context"
 import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
-import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as CircuitBreaker from "effect/persistence/CircuitBreaker"
 import * as RateLimiter from "effect/persistence/RateLimiter"
@@ -66,7 +65,24 @@ export interface Stats {
  * A token is taken last, after the keys and when a permit is free, so that a call which is stopped while it waits has used none. Work
  * inside a handler that borrows its ancestor's permit is another request: it takes a token of its own. Waiting for a token counts as
  * waiting for the start (`ToolPolicy.waitTimeout`). Where processes share a store, whoever asks first gets the next token: the
- * fair turns of tenants are those of one process.
+ * fair turns of tenants are those of one process. While the store cannot be asked nothing starts: work is refused with
+ * {@link StoreUnavailable}, a call is answered `store_unavailable`.
+ *
+ * **Example** (Two in each tenth of a second)
+ *
+ * ```ts import.meta.vitest
+ * import { Clock, Effect } from "effect"
+ * import { Backend } from "effect-turn"
+ * import { Simulation } from "effect-turn/testing"
+ *
+ * class Maps extends Backend.Service<Maps>()("app/Maps") {}
+ *
+ * const program = Effect.forEach([1, 2, 3, 4], () => Maps.withPermit(Clock.currentTimeMillis), { concurrency: "unbounded" }).pipe(
+ *   Effect.provide(Maps.layer({ concurrency: 8, rate: { limit: 2, window: "100 millis" } }))
+ * )
+ * const { exit } = await Effect.runPromise(Simulation.run(program))
+ * const starts = exit?._tag === "Success" && exit.value // => [0, 0, 100, 100]
+ * ```
  *
  * @category models
  * @since 0.1.0
@@ -97,7 +113,31 @@ export interface Rate {
  * was stopped, by whomever, counts as nothing. Of a plain effect every failure counts, but not an interruption.
  *
  * Work inside a handler that holds a permit of the backend is covered by the admission of its ancestor: it is neither refused nor
- * counted by itself, so that a probe can run its own requests.
+ * counted by itself, so that a probe can run its own requests. Nobody waits for the store to take what has become of work but the next
+ * one that wants to start, and the layer when it closes.
+ *
+ * **Example** (Closed to everybody after two failures in a row)
+ *
+ * ```ts import.meta.vitest
+ * import { Effect } from "effect"
+ * import { Backend } from "effect-turn"
+ * import { CircuitBreaker } from "effect/persistence"
+ *
+ * class Hotels extends Backend.Service<Hotels>()("app/Hotels") {}
+ *
+ * const program = Effect.gen(function*() {
+ *   const search = Hotels.withPermit(Effect.fail("no answer"))
+ *   yield* Effect.flip(search)
+ *   yield* Effect.flip(search)
+ *   return yield* search.pipe(Effect.catchTag("CircuitOpen", (error) => Effect.succeed(`${error.backend} is closed`)))
+ * }).pipe(Effect.provide(
+ *   Hotels.layer({
+ *     concurrency: 2,
+ *     breaker: { tripPolicy: CircuitBreaker.consecutive(2), openDuration: "30 seconds" }
+ *   })
+ * ))
+ * const told = await Effect.runPromise(program) // => "app/Hotels is closed"
+ * ```
  *
  * @category models
  * @since 0.1.0
@@ -144,6 +184,21 @@ export interface TenantOptions extends Options {
 
 /**
  * Limits to be changed while the backend is at work. What is not there stays as it is.
+ *
+ * **Example** (A backend that has been given more room)
+ *
+ * ```ts import.meta.vitest
+ * import { Effect } from "effect"
+ * import { Backend } from "effect-turn"
+ *
+ * class Hotels extends Backend.Service<Hotels>()("app/Hotels") {}
+ *
+ * const program = Effect.andThen(Hotels.resize({ concurrency: 8 }), Hotels.stats).pipe(
+ *   Effect.provide(Hotels.layer({ concurrency: 2, queueLimit: 100 }))
+ * )
+ * const { concurrency, queueLimit } = await Effect.runPromise(program)
+ * const limits = [concurrency, queueLimit] // => [8, 100]
+ * ```
  *
  * @category models
  * @since 0.1.0
@@ -347,8 +402,9 @@ const make = (name: string, limits: Limits, breaker: Breaker | undefined) =>
     const gate = new Gate(name, context, limiter, circuit)
     gate.onNews = () => pool.pump()
     gate.setRate(limits.rate)
+    // The store may close after this: it is told first.
+    yield* Effect.addFinalizer(() => gate.recorded)
     if (breaker !== undefined || limits.rate !== undefined) pool.gate = gate
-    yield* Effect.addFinalizer(() => Effect.suspend(() => Fiber.interruptAll(gate.close())))
     const resize = (limits: Resize) =>
       Effect.suspend(() => {
         try {

@@ -1,4 +1,5 @@
 /** The circuit of a backend: when it opens, who is refused meanwhile, who tries it out, and what counts. */
+import * as NodeRedis from "@effect/platform-node/NodeRedis"
 import { assert, describe, it } from "@effect/vitest"
 import { Backend, ToolPolicy, Turn, TurnError } from "effect-turn"
 import { Simulation } from "effect-turn/testing"
@@ -17,6 +18,7 @@ import * as Schema from "effect/Schema"
 import * as TestClock from "effect/testing/TestClock"
 import { int, pick, runs } from "../utils/gen.ts"
 import { Api, call, drive, ended, fork, idle, lab, run, words } from "../utils/kit.ts"
+import { describeService } from "../utils/requires.ts"
 
 const fetches = (...tags: ReadonlyArray<string>) => tags.map((tag) => call("fetch", tag))
 const breaker = (failures: number, openDuration: Backend.Breaker["openDuration"] = 1000): Backend.Breaker => ({
@@ -431,6 +433,32 @@ describe("R14: the store of a circuit", () => {
       }).pipe(Effect.provide(CircuitBreaker.layerStoreMemory()))
     }))
 
+  it.effect("has been told what became of work when the layer has closed", () =>
+    Effect.gen(function*() {
+      const told: Array<string> = []
+      const slow = Layer.effect(
+        CircuitBreaker.CircuitBreakerStore,
+        CircuitBreaker.CircuitBreakerStore.useSync((store) => ({
+          ...store,
+          record: (options: Parameters<typeof store.record>[0]) =>
+            Effect.andThen(
+              Effect.sleep(30),
+              Effect.suspend(() => {
+                told.push(options.outcome)
+                return store.record(options)
+              })
+            )
+        }))
+      ).pipe(Layer.provide(CircuitBreaker.layerStoreMemory()))
+      const layer = Layer.provide(Layer.fresh(Api.layer({ concurrency: 1, breaker: breaker(1) })), slow)
+      const fiber = yield* fork(Effect.provide(Effect.exit(fails), layer))
+      yield* TestClock.adjust(10)
+      assert.isUndefined(fiber.pollUnsafe())
+      yield* TestClock.adjust(30)
+      yield* ended(fiber)
+      assert.deepStrictEqual(told, ["Failure"])
+    }))
+
   it.effect("that takes time: what has ended is recorded before the next one is let in", () =>
     Effect.gen(function*() {
       const slow = Layer.effect(
@@ -562,4 +590,35 @@ describe("R14: a circuit, whatever happens", () => {
       }),
     120_000
   )
+})
+
+await describeService("a circuit that processes share, over Redis", "Redis", ({ host, port }) => {
+  it.live("one process opens it, and the other finds it open, tries it out, and closes it for both", () =>
+    Effect.gen(function*() {
+      const name = `test/shared-circuit-${yield* Effect.clockWith((clock) => clock.currentTimeMillis)}-${Math.random()}`
+      class Shared extends Backend.Service<Shared>()(name) {}
+      // Each with its own connection, as two processes have.
+      const process = Shared.layer({ concurrency: 4, breaker: breaker(2, 200) }).pipe(
+        Layer.provide(CircuitBreaker.layerStoreRedis({ prefix: "effect-turn-test:" })),
+        Layer.provide(NodeRedis.layer({ socket: { host, port } })),
+        Layer.fresh
+      )
+      const one = yield* Layer.build(process)
+      const two = yield* Layer.build(process)
+      const failing = Shared.withPermit(Effect.fail("no"))
+      const fine = Shared.withPermit(Effect.succeed("yes"))
+      assert.strictEqual(yield* Effect.flip(Effect.provide(failing, one)), "no")
+      assert.strictEqual(yield* Effect.flip(Effect.provide(failing, two)), "no")
+      for (const services of [one, two]) {
+        const error = yield* Effect.flip(Effect.provide(fine, services))
+        assert.instanceOf(error, Backend.CircuitOpen)
+        assert.isAtMost(error.retryAfter!, 200)
+      }
+      yield* Effect.sleep(250)
+      assert.strictEqual(yield* Effect.provide(fine, two), "yes")
+      // The other process cannot know before the store does.
+      yield* Effect.sleep(50)
+      assert.strictEqual(yield* Effect.provide(fine, one), "yes")
+      assert.strictEqual((yield* Effect.provide(Shared.stats, one)).circuit, "closed")
+    }).pipe(Effect.scoped))
 })

@@ -7,6 +7,7 @@ import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
 import * as Arbitrary from "effect/Arbitrary"
 import * as Clock from "effect/Clock"
+import type * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
@@ -14,6 +15,7 @@ import { pipe } from "effect/Function"
 import * as Layer from "effect/Layer"
 import * as RateLimiter from "effect/persistence/RateLimiter"
 import * as Schema from "effect/Schema"
+import * as Scope from "effect/Scope"
 import * as TestClock from "effect/testing/TestClock"
 import { int, pick, runs } from "../utils/gen.ts"
 import { Api, call, Crm, drive, ended, fork, idle, lab, run, words } from "../utils/kit.ts"
@@ -249,6 +251,25 @@ describe("R14: a rate", () => {
           assert.deepStrictEqual(words(yield* ended(later)), ["ok", "ok"])
         }).pipe(Effect.provide(layer))
       }
+    }))
+
+  it.effect("R36: a runtime that awaits its turns awaits those that wait for a rate, and then nothing is left", () =>
+    Effect.gen(function*() {
+      const { book, layer } = lab({
+        api: { concurrency: 4, rate: { limit: 1, window: 100 } },
+        runtime: { shutdown: "await" }
+      })
+      const scope = yield* Scope.make()
+      const services = yield* Layer.buildWithScope(layer, scope)
+      const turn = yield* fork(
+        run(fetches("a", "b", "c")).pipe(Effect.provideContext(services as Context.Context<any>))
+      )
+      yield* TestClock.adjust(10)
+      const closing = yield* fork(Scope.close(scope, Exit.void))
+      yield* TestClock.adjust(1000)
+      assert.deepStrictEqual(words(yield* ended(turn)), ["ok", "ok", "ok"])
+      yield* ended(closing)
+      assert.deepStrictEqual(book.runs.map(({ at }) => at), [0, 100, 200])
     }))
 
   it.effect("two thousand in line for it: each is let in by its own token, and the stack stays flat", () =>

@@ -209,6 +209,14 @@ describe("each law", () => {
       assert.deepStrictEqual(backends(Hotels.key, { concurrency: 2, perTenant: 1 }), [
         'R14: backend "test/Hotels", tenant north: expected at most 1 at work at once, got 2 at 0 ms, when "c1" (look) of turn 0 began'
       ])
+      assert.deepStrictEqual(
+        backends(Hotels.key, { concurrency: 2, perTenant: 2, rate: { limit: 2, window: 10 } }),
+        []
+      )
+      assert.deepStrictEqual(backends(Hotels.key, { concurrency: 2, perTenant: 2, rate: { limit: 1, window: 10 } }), [
+        'R14: backend "test/Hotels": expected at most 1 starts within 10 ms, got 2 from 0 ms on, when "c0" (look) of turn 0 began',
+        'R14: backend "test/Hotels": expected at most 1 starts within 10 ms, got 2 from 0 ms on, when "c1" (look) of turn 0 began'
+      ])
       assert.deepStrictEqual(Laws.broken(changed(o, () => ({ limit: 2 })), [Laws.limitsKept]), [
         `R14: turn 0's own limit: expected at most 2 at work at once, got 3 at 0 ms, when "c2" (book) of turn 0 began`
       ])

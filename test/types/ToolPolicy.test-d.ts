@@ -1,9 +1,11 @@
 import { Backend, ToolPolicy, TurnContext } from "effect-turn"
+import type { TurnError } from "effect-turn"
 import * as Tool from "effect/ai/Tool"
 import type * as DateTime from "effect/DateTime"
 import type * as Effect from "effect/Effect"
 import { pipe } from "effect/Function"
 import type * as Layer from "effect/Layer"
+import * as CircuitBreaker from "effect/persistence/CircuitBreaker"
 import * as Schema from "effect/Schema"
 import { describe, expectTypeOf, it } from "vitest"
 
@@ -133,6 +135,23 @@ describe("Backend", () => {
     Hotels.layer({ concurrency: 4, perTenant: 1 })
     // @ts-expect-error: infinity has to be said by its word
     Hotels.layer({ concurrency: "unbounded" })
+    const breaker = { tripPolicy: CircuitBreaker.consecutive(2), openDuration: "1 minute" } as const
+    expectTypeOf(Hotels.layer({ concurrency: 1, rate: { limit: 2, window: "1 second" }, breaker })).toEqualTypeOf<
+      Layer.Layer<Hotels>
+    >()
+    // @ts-expect-error: a rate is a limit in a window
+    Hotels.layer({ concurrency: 1, rate: { limit: 2 } })
+  })
+
+  it("limits are changed by those that the layer takes", () => {
+    expectTypeOf(Hotels.resize({ concurrency: 2, rate: "infinite" })).toEqualTypeOf<
+      Effect.Effect<void, TurnError.TurnError, Hotels>
+    >()
+    expectTypeOf(Crm.resize({ perTenant: 2 })).toEqualTypeOf<Effect.Effect<void, TurnError.TurnError, Crm>>()
+    // @ts-expect-error: one pool for everybody has no shares
+    Hotels.resize({ perTenant: 2 })
+    // @ts-expect-error: a circuit is not changed
+    Hotels.resize({ breaker: undefined })
   })
 
   it("withPermit adds the backend, the tenant where it is needed, and the full line", () => {

@@ -8,7 +8,8 @@
  * - G3: an admission is ended once, with what became of the work; one that nobody takes any more is ended as ignored. Nobody passes
  *   before the store has taken that.
  * - G4: nobody passes on an admission from before the circuit opened: it is asked again.
- * - G5: no fiber of the gate's runs while nobody waits and no admission is out.
+ * - G5: no fiber of the gate's runs while nobody waits, no admission is out, and nothing is being recorded. Its layer stops nobody when it
+ *   closes: a turn that is awaited, for one, is served to the end.
  */
 import type * as Cause from "effect/Cause"
 import * as Clock from "effect/Clock"
@@ -16,7 +17,7 @@ import * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
-import type * as Fiber from "effect/Fiber"
+import * as Fiber from "effect/Fiber"
 import * as CircuitBreaker from "effect/persistence/CircuitBreaker"
 import type * as RateLimiter from "effect/persistence/RateLimiter"
 
@@ -104,15 +105,14 @@ export class Gate {
 
   private asked: Asked | undefined = undefined
   private admission: Admission | undefined = undefined
-  private readonly admissions = new Set<Fiber.Fiber<unknown, unknown>>()
   /** Ends of work that the circuit's store has not taken yet. */
   private recording = 0
+  private readonly ending = new Set<Fiber.Fiber<unknown, unknown>>()
   /** Until when the circuit is open; a time that has passed: it is half-open. */
   private openUntil: number | undefined = undefined
   private probe: Admission | undefined = undefined
 
   private refusal: Refusal | undefined = undefined
-  private closed = false
 
   constructor(
     key: string,
@@ -236,13 +236,8 @@ export class Gate {
     this.goesOn()
   }
 
-  /** The backend's layer closes. */
-  close(): ReadonlyArray<Fiber.Fiber<unknown, unknown>> {
-    this.closed = true
-    const left = [...this.admissions, ...(this.waiting === undefined ? [] : [this.waiting])]
-    this.stopWaiting()
-    return left
-  }
+  /** What has ended is recorded. */
+  readonly recorded: Effect.Effect<void> = Effect.suspend(() => Effect.asVoid(Fiber.awaitAll(this.ending)))
 
   private stopWaiting(): void {
     const { waiting } = this
@@ -323,6 +318,7 @@ export class Gate {
         this.recording++
         const before = atOnce
         atOnce = true
+        if (asked.fiber !== undefined) this.ending.add(asked.fiber)
         resume(Effect.succeed(verdict))
         atOnce = before
       })
@@ -341,14 +337,13 @@ export class Gate {
     )
     const fiber = Effect.runForkWith(this.context)(whole)
     asked.fiber = fiber
-    this.admissions.add(fiber)
     fiber.addObserver((exit) => {
-      this.admissions.delete(fiber)
+      this.ending.delete(fiber)
       if (this.asked === asked) {
         this.asked = undefined
         this.refusal = this.rejected(Exit.isSuccess(exit) ? exit.value : exit)
       } else if (this.recording > 0) this.recording--
-      if (!atOnce && !this.closed) this.onNews()
+      if (!atOnce) this.onNews()
     })
     atOnce = false
   }

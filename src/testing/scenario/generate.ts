@@ -141,7 +141,11 @@ export const scenario = (maxTurns: number, maxCalls: number): Some<Form.Scenario
         Arbitrary.all({
           policy: policy(hangs),
           narrow: members({ concurrency: int(1, 2), queueLimit: maybe(4, int(0, 2)) }),
-          shared: members({ concurrency: int(1, 3), perTenant: int(1, 2) }),
+          shared: members({
+            concurrency: int(1, 3),
+            perTenant: int(1, 2),
+            rate: maybe(5, members({ limit: int(1, 3), windowMs: pick([10, 5, 25]) }))
+          }),
           given: Arbitrary.array(turn(maxCalls), { minLength: 1, maxLength: maxTurns }),
           concurrent: pick([false, true]),
           resumed: int(0, 1)
