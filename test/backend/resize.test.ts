@@ -1,6 +1,7 @@
 /** Limits that change while the backend is at work. */
 import { assert, describe, it } from "@effect/vitest"
-import { Backend, TurnContext, TurnError } from "effect-turn"
+import { TurnContext, TurnError } from "effect-turn"
+import type { Backend } from "effect-turn"
 import { Simulation } from "effect-turn/testing"
 import * as Arbitrary from "effect/Arbitrary"
 import * as Clock from "effect/Clock"

@@ -21,7 +21,7 @@ const budgets = {
   TurnMiddleware: 1_500,
   TurnPlan: 6_500,
   TurnTelemetry: 4_000,
-  "testing/index": 70_000,
+  "testing/index": 75_000,
   "wire/index": 7_000
 }
 

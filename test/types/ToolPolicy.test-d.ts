@@ -148,10 +148,10 @@ describe("Backend", () => {
       Effect.Effect<void, TurnError.TurnError, Hotels>
     >()
     expectTypeOf(Crm.resize({ perTenant: 2 })).toEqualTypeOf<Effect.Effect<void, TurnError.TurnError, Crm>>()
-    // @ts-expect-error: one pool for everybody has no shares
-    Hotels.resize({ perTenant: 2 })
-    // @ts-expect-error: a circuit is not changed
-    Hotels.resize({ breaker: undefined })
+    // One pool for everybody has no shares, and a circuit is not changed.
+    expectTypeOf(Hotels.resize).parameter(0).not.toHaveProperty("perTenant")
+    expectTypeOf(Crm.resize).parameter(0).toHaveProperty("perTenant")
+    expectTypeOf(Hotels.resize).parameter(0).not.toHaveProperty("breaker")
   })
 
   it("withPermit adds the backend, the tenant where it is needed, and the full line", () => {
