@@ -2,7 +2,7 @@
 import * as NodeRedis from "@effect/platform-node/NodeRedis"
 import { assert, describe, it } from "@effect/vitest"
 import { Backend, ToolPolicy, Turn, TurnError } from "effect-turn"
-import { Simulation } from "effect-turn/testing"
+import { Laws, Simulation } from "effect-turn/testing"
 import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
 import * as Arbitrary from "effect/Arbitrary"
@@ -244,6 +244,20 @@ describe("R14: a circuit", () => {
         yield* TestClock.adjust(10)
         assert.deepStrictEqual(words(yield* ended(probe)), ["ok"])
         assert.strictEqual(book.of("d").at, 50)
+      }).pipe(Effect.provide(layer))
+    }))
+
+  it.effect("it opens for those too that wait for the rate", () =>
+    Effect.gen(function*() {
+      const { book, layer } = lab({
+        api: { concurrency: 4, breaker: breaker(1, 500), rate: { limit: 1, window: 100 } },
+        script: { a: { end: "fail" } }
+      })
+      yield* Effect.gen(function*() {
+        const turn = yield* fork(run(fetches("a", "b", "c")))
+        yield* TestClock.adjust(10)
+        assert.deepStrictEqual(words(yield* ended(turn)), ["error/failed", "error/circuit_open", "error/circuit_open"])
+        assert.strictEqual(book.runs.length, 1)
       }).pipe(Effect.provide(layer))
     }))
 
@@ -493,6 +507,40 @@ describe("R14: the store of a circuit", () => {
 })
 
 describe("R14: a circuit, whatever happens", () => {
+  const Place = Schema.Struct({ place: Schema.String })
+  const keys = ({ place }: typeof Place.Type) => [`place:${place}`]
+  const parts = { parameters: Place, success: Schema.String, failure: Schema.String }
+  const Look = pipe(Tool.make("look", parts), ToolPolicy.read({ keys }), ToolPolicy.on(Api))
+  const Mark = pipe(Tool.make("mark", parts), ToolPolicy.write({ keys }), ToolPolicy.on(Api))
+  const kit = Toolkit.make(Look, Mark)
+  const work = ({ place }: typeof Place.Type) =>
+    Effect.andThen(Effect.sleep(5), place === "b" ? Effect.fail("down") : Effect.succeed(place))
+  const layer = (rate: Backend.Rate | undefined) =>
+    Layer.provideMerge(
+      kit.toLayer({ look: work, mark: work }),
+      Api.layer({ concurrency: 2, breaker: breaker(1, 12), rate })
+    )
+  const laws = Laws.all.filter((law) => law !== Laws.workConserving)
+
+  Laws.suite(it, { toolkit: kit, layer: layer({ limit: 2, window: 15 }), laws, inputs: 60, seeds: 4, seed: 1 })
+
+  it.effect(
+    "every turn of two calls, stopped at every point, without a rate and with one",
+    () =>
+      Effect.gen(function*() {
+        for (const rate of [undefined, { limit: 1, window: 15 }]) {
+          const { complete, runs } = yield* Laws.exhaust({
+            toolkit: kit,
+            layer: layer(rate),
+            cases: { maxCalls: 2, arguments: { look: [{ place: "b" }], mark: [{ place: "a" }] } }
+          })
+          assert.isTrue(complete)
+          assert.isAbove(runs, 300)
+        }
+      }),
+    120_000
+  )
+
   const someWork = Arbitrary.all({
     at: pick(0, 0, 5, 10, 30, 31),
     ms: pick(5, 0, 10),
@@ -597,28 +645,28 @@ await describeService("a circuit that processes share, over Redis", "Redis", ({ 
     Effect.gen(function*() {
       const name = `test/shared-circuit-${yield* Effect.clockWith((clock) => clock.currentTimeMillis)}-${Math.random()}`
       class Shared extends Backend.Service<Shared>()(name) {}
-      // Each with its own connection, as two processes have.
-      const process = Shared.layer({ concurrency: 4, breaker: breaker(2, 200) }).pipe(
-        Layer.provide(CircuitBreaker.layerStoreRedis({ prefix: "effect-turn-test:" })),
-        Layer.provide(NodeRedis.layer({ socket: { host, port } })),
-        Layer.fresh
-      )
-      const one = yield* Layer.build(process)
-      const two = yield* Layer.build(process)
+      // Each time with a connection of its own, as processes have; the store is told when the layer closes.
+      const process = <A, E>(work: Effect.Effect<A, E, Shared>) =>
+        Effect.provide(
+          work,
+          Shared.layer({ concurrency: 4, breaker: breaker(2, 1000) }).pipe(
+            Layer.provide(CircuitBreaker.layerStoreRedis({ prefix: "effect-turn-test:" })),
+            Layer.provide(NodeRedis.layer({ socket: { host, port } })),
+            Layer.fresh
+          )
+        )
       const failing = Shared.withPermit(Effect.fail("no"))
       const fine = Shared.withPermit(Effect.succeed("yes"))
-      assert.strictEqual(yield* Effect.flip(Effect.provide(failing, one)), "no")
-      assert.strictEqual(yield* Effect.flip(Effect.provide(failing, two)), "no")
-      for (const services of [one, two]) {
-        const error = yield* Effect.flip(Effect.provide(fine, services))
-        assert.instanceOf(error, Backend.CircuitOpen)
-        assert.isAtMost(error.retryAfter!, 200)
-      }
-      yield* Effect.sleep(250)
-      assert.strictEqual(yield* Effect.provide(fine, two), "yes")
-      // The other process cannot know before the store does.
-      yield* Effect.sleep(50)
-      assert.strictEqual(yield* Effect.provide(fine, one), "yes")
-      assert.strictEqual((yield* Effect.provide(Shared.stats, one)).circuit, "closed")
-    }).pipe(Effect.scoped))
+      assert.strictEqual(yield* Effect.flip(process(failing)), "no")
+      assert.strictEqual(yield* Effect.flip(process(failing)), "no")
+      const error = yield* Effect.flip(process(fine))
+      assert.instanceOf(error, Backend.CircuitOpen)
+      assert.isAtMost(error.retryAfter!, 1000)
+      yield* Effect.sleep(1050)
+      assert.strictEqual(yield* process(fine), "yes")
+      assert.deepStrictEqual(
+        yield* process(Effect.all([fine, fine, Effect.map(Shared.stats, (stats) => stats.circuit)])),
+        ["yes", "yes", "closed"]
+      )
+    }))
 })

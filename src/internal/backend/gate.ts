@@ -177,10 +177,14 @@ export class Gate {
   next(covered: boolean): Pass | Refusal | undefined {
     const refusal = this.takeRefusal(covered)
     if (refusal !== undefined) return refusal
-    if (this.waiting !== undefined) return undefined
-    if (this.openUntil !== undefined && this.admission !== this.probe) this.giveUp()
     const asks = !covered && this.breaker !== undefined
-    if (asks && this.recording > 0) return undefined
+    // What is in hand is from before the circuit opened, unless it is the probe's.
+    if (asks && this.openUntil !== undefined && (this.admission === undefined || this.admission !== this.probe)) {
+      this.giveUp()
+      const known = this.refuses()
+      if (known !== undefined) return known
+    }
+    if (this.waiting !== undefined || (asks && this.recording > 0)) return undefined
     if (asks && this.admission === undefined) {
       if (this.asked !== undefined) return undefined
       this.admit(this.breaker!)

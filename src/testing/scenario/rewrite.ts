@@ -287,9 +287,10 @@ export const backendsOf = (
     return end === -1 ? Infinity : end
   }
   events.forEach((event, index) => {
-    if (event._tag !== "CallQueued" || event.for !== "permit" || event.backend === undefined) return
+    if (event._tag !== "CallQueued" || event.for === "keys" || event.backend === undefined) return
     const name = event.backend
     if (backends !== undefined && Object.hasOwn(backends, name)) return
+    if (event.for === "rate") return note(`backend ${name}: a call waited for its rate, which is not given`)
     const working = ran.filter(({ begun, position, tool }) =>
       ToolPolicy.get(tool).backend?.key === name && begun < index && ended(position) > index
     ).length
