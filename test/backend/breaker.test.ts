@@ -231,6 +231,44 @@ describe("R14: a circuit", () => {
       }).pipe(Effect.provide(layer))
     }))
 
+  it.effect("work inside is covered too where it goes beside other work inside, on a permit of its own", () =>
+    Effect.gen(function*() {
+      const { book, layer } = lab({ api: { concurrency: 3, breaker: breaker(1) } })
+      book.script.set("outer", { run: Effect.map(run(fetches("x", "y", "z")), words).pipe(Effect.orDie) })
+      yield* Effect.gen(function*() {
+        yield* Effect.flip(fails)
+        yield* TestClock.adjust(1000)
+        const turn = yield* fork(run(fetches("outer")))
+        yield* TestClock.adjust(100)
+        assert.deepStrictEqual(
+          (yield* ended(turn))[0],
+          { ...(yield* ended(turn))[0]!, result: ["ok", "ok", "ok"] } as never
+        )
+        assert.deepStrictEqual(["x", "y", "z"].map((tag) => book.of(tag).at), [1000, 1000, 1000])
+        assert.strictEqual(yield* circuit, "closed")
+      }).pipe(Effect.provide(layer))
+    }))
+
+  it.effect("a probe that is stopped while work inside another call waits for the rate lets the next one try", () =>
+    Effect.gen(function*() {
+      const { book, layer } = lab({ api: { concurrency: 3, breaker: breaker(1, 50), rate: { limit: 2, window: 100 } } })
+      book.script.set("outer", {
+        run: Effect.andThen(Effect.sleep(60), Effect.map(run(fetches("x")), words)).pipe(Effect.orDie)
+      })
+      yield* Effect.gen(function*() {
+        const outer = yield* fork(run(fetches("outer")))
+        yield* Effect.flip(fails)
+        yield* TestClock.adjust(70)
+        const probe = yield* fork(run(fetches("p")))
+        yield* TestClock.adjust(10)
+        yield* Fiber.interrupt(probe)
+        const next = yield* fork(run(fetches("q")))
+        yield* TestClock.adjust(500)
+        assert.deepStrictEqual([words(yield* ended(outer)), words(yield* ended(next))], [["ok"], ["ok"]])
+        assert.deepStrictEqual(["x", "q"].map((tag) => book.of(tag).at), [100, 100])
+      }).pipe(Effect.provide(layer))
+    }))
+
   it.effect("while it is open no token of the rate is taken", () =>
     Effect.gen(function*() {
       const { book, layer } = lab({ api: { concurrency: 4, breaker: breaker(1, 50), rate: { limit: 2, window: 100 } } })

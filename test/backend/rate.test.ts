@@ -364,6 +364,20 @@ describe("R14: the store of a rate", () => {
       }).pipe(Effect.provide(Layer.merge(layer, Layer.provide(Layer.fresh(Api.layer(limited)), store(slow)))))
     }))
 
+  it.effect("that takes time: a token that nobody may take when it comes is not kept for later", () =>
+    Effect.gen(function*() {
+      let count = 0
+      const slow = Effect.delay(Effect.sync(() => [++count, 1000] as const), 20)
+      const { book, layer } = lab({ script: { b: { ms: 50 } } })
+      yield* Effect.gen(function*() {
+        // The turn's own limit goes to the other backend while the store is being asked.
+        const turn = yield* fork(run([call("fetch", "a"), call("find", "b")], { execution: 1 }))
+        yield* TestClock.adjust(1000)
+        assert.deepStrictEqual(words(yield* ended(turn)), ["ok", "ok"])
+        assert.deepStrictEqual([book.of("b").at, book.of("a").at, count], [0, 70, 2])
+      }).pipe(Effect.provide(Layer.merge(layer, Layer.provide(Layer.fresh(Api.layer(limited)), store(slow)))))
+    }))
+
   it.effect("two backends of one name share a rate through it, and without it each has its own", () =>
     Effect.gen(function*() {
       const twice = (shared: boolean) =>

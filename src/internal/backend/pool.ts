@@ -318,7 +318,9 @@ export class Pool {
     if (entry.state !== "waiting") return
     entry.state = "gone"
     this.left(list)
-    if (this.gate !== undefined && this.nextLender() === undefined && this.nextList() === undefined) this.gate.rest()
+    if (this.gate === undefined || this.nextList() !== undefined) return
+    if (this.nextLender() === undefined) this.gate.rest()
+    else this.gate.drop()
   }
 
   private left(list: Waitlist): void {
