@@ -346,7 +346,8 @@ export class Planner {
     const ofTool = mergeable ? this.identical?.get(entry.name) : undefined
     const same = ofTool?.find(entry)
     if (
-      same !== undefined && (this.table?.lastConflictingWrite(claim) ?? -1) <= same.order &&
+      same !== undefined && this.ids.meaning(this.plan.calls[same.position]!.id) !== -1 &&
+      (this.table?.lastConflictingWrite(claim) ?? -1) <= same.order &&
       (this.held?.lastConflictingWrite(claim) ?? -1) <= same.heldOrder
     ) return notDecided(entry, "duplicate", { duplicateOf: same.position })
     const over = this.options?.amounts === undefined ? undefined : this.over(entry, this.options.amounts)

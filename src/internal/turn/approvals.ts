@@ -14,6 +14,7 @@ import { Decision } from "../../Approval.ts"
 import type * as TurnContext from "../../TurnContext.ts"
 import type { Intake, Taken } from "./intake.ts"
 import { canonical, describe } from "./json.ts"
+import { told } from "./told.ts"
 import { complaint } from "./tool.ts"
 
 /** What is to become of a call that needed approval. `taken` is the call as it is to be run, or to be held. */
@@ -102,17 +103,27 @@ export class Deciders {
 
   private askAll(request: Approval.Request): Effect.Effect<Approval.Decision | undefined> {
     const given = this.given.find(({ digest, position }) => position === request.position && digest === request.digest)
-    if (given !== undefined) return Effect.succeed(given.decision)
+    if (given !== undefined) return Effect.as(this.answered(request), given.decision)
     const { decide } = this
     if (decide === undefined) return this.register(request)
     return Effect.flatMap(
       asked(() => decide(request)),
-      (decision) => decision === undefined ? this.register(request) : Effect.succeed(decision)
+      (decision) => decision === undefined ? this.register(request) : Effect.as(this.answered(request), decision)
     )
   }
 
+  /** Asks the registry. A stop that comes meanwhile may find the request there already: it is taken back. */
   private register(request: Approval.Request): Effect.Effect<Approval.Decision | undefined> {
-    return this.registry === undefined ? Effect.succeed(undefined) : asked(() => this.registry!.ask(request))
+    const { registry } = this
+    if (registry === undefined) return Effect.succeed(undefined)
+    return Effect.onInterrupt(asked(() => registry.ask(request)), () => this.answered(request))
+  }
+
+  /** Nobody has to decide about it any more, also where an earlier turn has asked the registry. */
+  private answered(request: Approval.Request): Effect.Effect<void> {
+    return this.registry === undefined ?
+      Effect.void :
+      told("the approvals", "take a request back", () => this.registry!.withdraw(request))
   }
 
   /** Tells the registry of calls that have their answer. */

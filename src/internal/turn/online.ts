@@ -35,6 +35,8 @@ export class Online {
   /** Positions that have not been taken in. */
   private readonly waiting: Array<number> = []
   private busy = false
+  /** Ends the decoding that holds up the others: the turn was stopped. */
+  private giveUp: (() => void) | undefined = undefined
   private ended: { readonly reason: ToolCall.FinishReason | undefined } | undefined = undefined
   private readonly gated = new Set<Run>()
   private readonly postponed = new Map<number, Postponed>()
@@ -92,7 +94,8 @@ export class Online {
     while (!this.busy && this.waiting.length > 0) {
       const position = this.waiting[0]!
       const one = this.intake.take(this.calls[position]!, position)
-      if (one.pending === undefined) this.place(one)
+      // What comes after a stop is not run, whatever its arguments are.
+      if (one.pending === undefined || this.state.stopped !== undefined) this.place(one)
       else this.wait(one, one.pending)
     }
     if (!this.busy && this.ended !== undefined && this.more) this.finish(this.ended.reason)
@@ -100,12 +103,30 @@ export class Online {
 
   private wait(one: Taken, pending: Effect.Effect<void, never, any>): void {
     this.busy = true
-    this.state.helper(pending, () => {
+    let later = false
+    let placed = false
+    const over = () => {
+      if (placed) return
+      placed = true
       this.busy = false
+      this.giveUp = undefined
       this.place(one)
-      this.advance()
-    })
+      // What is over at once is followed by the caller.
+      if (later) this.advance()
+    }
+    const fiber = this.state.helper(pending, over)
+    if (placed) return
+    later = true
+    this.giveUp = () => {
+      fiber.interruptUnsafe()
+      over()
+    }
     this.state.setting.timers.arm()
+  }
+
+  /** The turn was stopped: no decoding is waited for. */
+  stopped(): void {
+    this.giveUp?.()
   }
 
   private readonly runnerOf = (taken: Taken): Runner =>
@@ -164,6 +185,8 @@ export class Online {
 
   gate(run: Run): void {
     run.gated = true
+    // It waits for the end of the list now, which has no clock.
+    if (run.timer !== undefined) run.timer.off = true
     this.gated.add(run)
   }
 

@@ -11,7 +11,6 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import type * as Fiber from "effect/Fiber"
-import * as Option from "effect/Option"
 import type * as Approval from "../../Approval.ts"
 import * as Backend from "../../Backend.ts"
 import * as Handler from "../../Handler.ts"
@@ -31,6 +30,7 @@ import type { Middleware, Ready } from "./middleware.ts"
 import type { Online } from "./online.ts"
 import { Paths } from "./paths.ts"
 import { CallView, Run, type Setting } from "./run.ts"
+import { told } from "./told.ts"
 import type { Handled, Runner } from "./tool.ts"
 
 type AnyOutcome = Outcome.Outcome<any>
@@ -69,17 +69,6 @@ class Rare {
   readonly questions: Array<() => void> = []
 }
 
-/** How long a turn waits for a service to take what has happened already, in milliseconds. */
-const patience = 5_000
-
-/** A step of a service that nobody may wait for longer than that; what it does not take is in the log. */
-const told = <E>(who: string, what: string, step: () => Effect.Effect<void, E>): Effect.Effect<void> =>
-  Effect.suspend(step).pipe(
-    Effect.timeoutOption(patience),
-    Effect.flatMap((done) => Option.isSome(done) ? Effect.void : Effect.logWarning(`${who} did not ${what} in time`)),
-    Effect.catchCause((cause) => Effect.logWarning(`${who} could not ${what}`, cause))
-  )
-
 const written = <E>(what: string, step: () => Effect.Effect<void, E>) => told("the journal", what, step)
 
 export class TurnState implements TurnPlan.Nested {
@@ -109,7 +98,6 @@ export class TurnState implements TurnPlan.Nested {
   private fibers = 0
   /** Questions for approval that are being asked. */
   questioning = 0
-  private withdrawn = false
   /** Where the calls come one by one. */
   private online: Online | undefined = undefined
   onClosed: ((outcomes: ReadonlyArray<AnyOutcome>) => void) | undefined = undefined
@@ -260,8 +248,10 @@ export class TurnState implements TurnPlan.Nested {
     if (run.phase !== "waiting" || run.concluding) return
     const refused = (taken: Taken) => Answers.refused(taken, code, message)
     const leaves = this.placesOf(position)
-    if (this.hasOthers(run, leaves)) this.leaveRun(run, leaves, refused)
-    else this.conclude(run, refused(run.taken))
+    const others = this.hasOthers(run, leaves)
+    // Each place is refused for itself: none of them stands for the others any more.
+    this.leaveRun(run, leaves, refused)
+    if (!others) this.conclude(run, refused(run.taken))
   }
 
   /** Refuses all that has not begun, held calls included. */
@@ -509,7 +499,8 @@ export class TurnState implements TurnPlan.Nested {
 
   private joinTwin(taken: Taken, of: number): void {
     const run = this.bySlot[of]
-    if (run !== undefined) {
+    // Where the calls come one by one, the other may have been answered already.
+    if (run !== undefined && run.phase !== "ended" && this.slots[of] === undefined) {
       ;(run.twins ??= []).push(taken.position)
       this.bySlot[taken.position] = run
       this.some.twins.set(taken.position, taken)
@@ -626,7 +617,9 @@ export class TurnState implements TurnPlan.Nested {
   private before<A>(run: Run, step: Effect.Effect<A, never, any>, then: (value: A) => void): void {
     run.phase = "running"
     run.starting = true
+    let over = false
     const fiber = this.helper(Effect.provide(step, this.contextOf(run)), (exit) => {
+      over = true
       run.starting = false
       run.fiber = undefined
       if (run.stopReason !== undefined || run.expired !== undefined) return this.conclude(run, unstarted(run))
@@ -635,7 +628,8 @@ export class TurnState implements TurnPlan.Nested {
       }
       then(exit.value as A)
     })
-    if (run.starting) run.fiber = fiber
+    // A step that is over already may have begun the next one, which has a fiber of its own.
+    if (!over) run.fiber = fiber
   }
 
   /** A middleware has exchanged the arguments: what was approved is not what would run (rule R10). */
@@ -758,9 +752,9 @@ export class TurnState implements TurnPlan.Nested {
     } catch (error) {
       effect = Effect.die(error)
     }
+    run.report = Handler.reportOf(effect)
     if (middleware?.hasAround === true) effect = this.surround(run, effect, middleware)
     this.touch()
-    run.report = Handler.reportOf(effect)
     // What is over already costs no fiber.
     if (Exit.isExit(effect)) return run.settle(effect as Exit.Exit<unknown, unknown>)
     run.group.run(run, effect, this.contextOf(run))
@@ -1049,6 +1043,8 @@ export class TurnState implements TurnPlan.Nested {
       this.emit({ ...this.base(), _tag: "TurnStopped", code: reason.code, reason: reason.reason })
       if (!this.planned && this.rare !== undefined) { for (const fiber of this.rare.helpers) fiber.interruptUnsafe() }
       this.stopGroups(reason)
+      this.online?.stopped()
+      this.withdrawRequests()
       this.touch()
     })
   }
@@ -1071,6 +1067,7 @@ export class TurnState implements TurnPlan.Nested {
         if (held === undefined) return
         this.open++
         this.fill(position, Answers.cancelledBeforeStart(held, stop))
+        this.withdrawRequests()
         done = true
         return
       }
@@ -1149,14 +1146,14 @@ export class TurnState implements TurnPlan.Nested {
 
   /** What has its answer waits for no decision any more: whoever decides late is told so. True while that is being said. */
   private withdrawRequests(): boolean {
-    if (this.withdrawn) return false
-    this.withdrawn = true
     const { deciders } = this.setting
     if (this.rare === undefined || deciders.registry === undefined) return false
-    const gone = Array.from(this.rare.requests.values()).filter(({ position }) =>
+    const { requests } = this.rare
+    const gone = Array.from(requests.values()).filter(({ position }) =>
       this.stopped !== undefined || this.slots[position] !== undefined
     )
     if (gone.length === 0) return false
+    for (const { position } of gone) requests.delete(position)
     this.helper(told("the approvals", "take requests back", () => deciders.withdraw(gone)), () => {})
     return true
   }
