@@ -218,7 +218,6 @@ export class Approvals extends Context.Service<Approvals, {
 type State =
   | { readonly _tag: "waiting" }
   | { readonly _tag: "decided"; readonly decision: Decision }
-  | { readonly _tag: "settled" }
 
 interface Entry {
   readonly request: Request
@@ -257,15 +256,13 @@ export const layerMemory = (options?: {
         Array.from(entries.values()).flatMap(({ request, state }) =>
           state._tag === "waiting" && !isOver(request, now) ? [request] : []
         )
-      const changed = Effect.flatMap(Clock.currentTimeMillis, (now) => SubscriptionRef.set(list, waiting(now)))
+      // The list is made when its turn has come: of two changes at once the later one is told last.
+      const changed = SubscriptionRef.updateEffect(list, () => Effect.map(Clock.currentTimeMillis, waiting))
       /** The oldest that are over are forgotten, never one that waits. */
-      const settle = (key: string, entry: Entry) => {
-        entry.state = { _tag: "settled" }
+      const settle = (key: string) => {
+        entries.delete(key)
         settled.add(key)
-        if (settled.size <= mostSettled) return
-        const [oldest] = settled
-        settled.delete(oldest!)
-        entries.delete(oldest!)
+        if (settled.size > mostSettled) settled.delete(settled.keys().next().value!)
       }
       const allowed = (request: Request): boolean => {
         for (const rule of rules) if (fits(rule, request)) return true
@@ -277,8 +274,7 @@ export const layerMemory = (options?: {
           const refuse = (reason: DecisionRefused["reason"]) =>
             Effect.fail(new DecisionRefused({ turn: place.turn, position: place.position, reason }))
           const entry = entries.get(keyOf(place))
-          if (entry === undefined) return refuse("unknown")
-          if (entry.state._tag === "settled") return refuse("settled")
+          if (entry === undefined) return refuse(settled.has(keyOf(place)) ? "settled" : "unknown")
           if (entry.state._tag === "decided") return refuse("decided")
           if (isOver(entry.request, now)) return refuse("expired")
           if (place.digest !== undefined && place.digest !== entry.request.digest) return refuse("changed")
@@ -293,7 +289,7 @@ export const layerMemory = (options?: {
           if (entry !== undefined && entry.request.digest === request.digest && !isOver(entry.request, now)) {
             if (entry.state._tag === "decided" && request.problem === undefined) {
               const { decision } = entry.state
-              settle(key, entry)
+              settle(key)
               return Effect.as(changed, decision)
             }
             if (entry.state._tag === "waiting" && request.problem === undefined) return Effect.succeed(undefined)
@@ -310,10 +306,11 @@ export const layerMemory = (options?: {
 
       return {
         pending: Effect.map(Clock.currentTimeMillis, waiting),
-        changes: SubscriptionRef.changes(list),
-        decide,
+        changes: Stream.switchMap(SubscriptionRef.changes(list), whileTheyWait),
+        // What has been noted is told as well, whatever becomes of its sender.
+        decide: (place, decision) => Effect.uninterruptible(decide(place, decision)),
         always: (rule) =>
-          Effect.suspend(() => {
+          Effect.uninterruptible(Effect.suspend(() => {
             const own = { ...rule }
             rules.add(own)
             for (const entry of entries.values()) {
@@ -322,7 +319,7 @@ export const layerMemory = (options?: {
               }
             }
             return Effect.as(changed, Effect.sync(() => void rules.delete(own)))
-          }),
+          })),
         decided: ({ tenant, turn }) => {
           const isOf = (request: Request) => request.tenant === tenant && request.turn === turn
           const check: Effect.Effect<void> = Effect.flatMap(Clock.currentTimeMillis, (now) => {
@@ -339,21 +336,32 @@ export const layerMemory = (options?: {
           })
           return check
         },
-        ask,
+        ask: (request) => Effect.uninterruptible(ask(request)),
         withdraw: (place) =>
-          Effect.suspend(() => {
+          Effect.uninterruptible(Effect.suspend(() => {
             const key = keyOf(place)
-            const entry = entries.get(key)
-            if (entry === undefined || entry.state._tag === "settled") return Effect.void
-            settle(key, entry)
+            if (!entries.has(key)) return Effect.void
+            settle(key)
             return changed
-          })
+          }))
       }
     })
   )
 }
 
 const keyOf = ({ position, tenant, turn }: Place): string => JSON.stringify([tenant, turn, position])
+
+/** These requests, and again what is left of them whenever one of them expires. */
+const whileTheyWait = (requests: ReadonlyArray<Request>): Stream.Stream<ReadonlyArray<Request>> =>
+  Stream.unwrap(Effect.map(Clock.currentTimeMillis, (now) => {
+    const left = requests.filter((request) => !isOver(request, now))
+    const first = Math.min(...left.map((request) => request.expiresAt ?? Infinity))
+    if (first === Infinity) return Stream.make(left)
+    const later = Stream.unwrap(
+      Effect.as(Effect.sleep(Math.max(1, first - now)), Stream.suspend(() => whileTheyWait(left)))
+    )
+    return Stream.concat(Stream.make(left), later)
+  }))
 
 const isOver = (request: Request, now: number): boolean => request.expiresAt !== undefined && now >= request.expiresAt
 

@@ -17,9 +17,10 @@ import * as Effect from "effect/Effect"
 import { dual } from "effect/Function"
 import * as Layer from "effect/Layer"
 import * as Queue from "effect/Queue"
+import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
-import type * as Approval from "./Approval.ts"
+import * as Approval from "./Approval.ts"
 import { beginTurn, type Begun, type Earlier, intakeOf, openTurn } from "./internal/turn/begin.ts"
 import { checkCalls } from "./internal/turn/checks.ts"
 import type { ArgumentLimits } from "./internal/turn/json.ts"
@@ -516,13 +517,17 @@ export const resume: {
       untilClosed(
         (context) => {
           const given = { ...options, turn: parked.turn }
-          return beginTurn(runtimeOf(context), context, toolkit, parked.calls, given, undefined, earlier)
+          // Where it is parked again, it is with the calls as they are now.
+          const calls = options?.calls ?? parked.calls
+          return beginTurn(runtimeOf(context), context, toolkit, calls, given, undefined, earlier)
         },
         (outcomes, turn) => resultOf(toolkit, turn, outcomes)
       ))
 )
 
 const isParked = (u: unknown): boolean => (u as { readonly _tag?: unknown } | null)?._tag === "Parked"
+
+const isGiven = Schema.is(Schema.Array(Schema.Struct({ position: Schema.Int, decision: Approval.Decision })))
 
 /** Everything that can be wrong with a parked turn and its decisions, before anything runs. */
 const earlierOf = (
@@ -535,7 +540,13 @@ const earlierOf = (
     if (problem !== undefined) return Effect.fail(problem)
     const asked = new Map(parked.requests.map((request) => [request.position, request]))
     const decisions: Array<Earlier["decisions"][number]> = []
-    for (const { decision, position } of options?.decisions ?? []) {
+    const given: unknown = options?.decisions ?? []
+    if (!isGiven(given)) {
+      return Effect.fail(
+        invalidInput("the decisions on the parked turn", "a list of a position and a decision each", given)
+      )
+    }
+    for (const { decision, position } of given) {
       const request = asked.get(position)
       if (request === undefined || decisions.some((one) => one.position === position)) {
         return Effect.fail(
