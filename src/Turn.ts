@@ -7,6 +7,7 @@
  *
  * @since 0.1.0
  */
+import * as LanguageModel from "effect/ai/LanguageModel"
 import type * as Prompt from "effect/ai/Prompt"
 import type * as Response from "effect/ai/Response"
 import type * as Tool from "effect/ai/Tool"
@@ -28,6 +29,7 @@ import type { Online as OnlineState } from "./internal/turn/online.ts"
 import { check, invalidInput } from "./internal/turn/options.ts"
 import * as ParkedTurn from "./internal/turn/parked.ts"
 import * as ParkedForm from "./internal/turn/parkedForm.ts"
+import { governed, memoryOf } from "./internal/turn/model.ts"
 import * as Prompts from "./internal/turn/prompt.ts"
 import { RuntimeState } from "./internal/turn/runtime.ts"
 import { surroundingsOf } from "./internal/turn/surroundings.ts"
@@ -981,3 +983,45 @@ export const toPrompt = (
   outcomes: ReadonlyArray<Outcome.Outcome<any>>,
   options?: { readonly parts?: ReadonlyArray<Response.AnyPart> | undefined }
 ): Prompt.Prompt => Prompts.toPrompt(calls, outcomes, options?.parts)
+
+/**
+ * What {@link layerLanguageModel} takes: the options of every turn, but for what the response itself says.
+ *
+ * **Details**
+ *
+ * `cancelOn`, `onClosed` and every other effect run in the context of whoever asks the model, so what differs from request to request
+ * can be a `Context.Reference` that they read. The `concurrency` of a request goes before `execution`.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface ModelOptions extends Omit<Options, "turn" | "finishReason"> {}
+
+/**
+ * Governs the language model of `effect/ai`: `generateText`, `streamText`, `generateObject` and `Chat` work as before, and the calls
+ * of every response run as a turn. One line of a program changes.
+ *
+ * @category layers
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const layerLanguageModel = (
+  options: ModelOptions = {}
+): Layer.Layer<LanguageModel.LanguageModel, never, LanguageModel.LanguageModel | Runtime> => {
+  const refused = check(options)
+  if (refused instanceof TurnError.TurnError) throw refused
+  return Layer.effect(
+    LanguageModel.LanguageModel,
+    Effect.gen(function*() {
+      const runtime = yield* Runtime
+      return governed(yield* LanguageModel.LanguageModel, {
+        options,
+        memory: memoryOf(runtime.state),
+        // What a turn refuses is a mistake in the program: there is no place for it among the errors of a model.
+        run: (toolkit, calls, options) =>
+          Effect.orDie(Effect.provideService(run(toolkit, calls, options), Runtime, runtime)) as Effect.Effect<any>
+      })
+    })
+  )
+}

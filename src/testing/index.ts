@@ -27,6 +27,13 @@ export * as FakeModel from "./FakeModel.ts"
 export * as FakeTool from "./FakeTool.ts"
 
 /**
+ * What every provider asks of a history with tool calls, as a check of prompts.
+ *
+ * @since 0.1.0
+ */
+export * as History from "./History.ts"
+
+/**
  * Scenario files in virtual time.
  *
  * @since 0.1.0
