@@ -283,7 +283,7 @@ describe("generateText of a governed model", () => {
         assert.strictEqual(resolved, 1)
         // An effect that fails is the caller's own failure, and nobody is asked.
         const failed = yield* Effect.exit(
-          LanguageModel.generateText({ prompt: "go", toolkit: Effect.fail("no tools") as Effect.Effect<any, string> })
+          LanguageModel.generateText({ prompt: "go", toolkit: Effect.andThen(Effect.fail("no tools"), later) as any })
         )
         assert.deepStrictEqual(failed, Exit.fail("no tools") as any)
         // Handlers that are missing are a mistake in the program.

@@ -76,7 +76,9 @@ export const word = (part: Response.AnyPart): string => {
   }
 }
 
-export const wordsOf = (parts: ReadonlyArray<Response.AnyPart>): ReadonlyArray<string> => parts.map(word)
+/** The parts in short words, without what a stream says of arguments that are still being written. */
+export const wordsOf = (parts: ReadonlyArray<Response.AnyPart>): ReadonlyArray<string> =>
+  parts.filter((part) => !part.type.startsWith("tool-params")).map(word)
 
 /** A history in short words: one line a message. */
 export const lines = (prompt: Prompt.Prompt): ReadonlyArray<string> =>

@@ -338,8 +338,10 @@ const open = Effect.fnUntraced(
     yield* Queue.offerAll(queue, before.parts as ReadonlyArray<any>)
     const said = new Said()
     const finish: Array<AnyPart> = []
+    let begun = false
     const run = (finishReason: ToolCall.FinishReason | undefined) => {
-      if (said.calls.length === 0) return Effect.void
+      if (said.calls.length === 0 || begun) return Effect.void
+      begun = true
       const answering = new Answering(queue, said, tools)
       const { onEvent } = before.options
       return Effect.flatMap(
@@ -375,6 +377,8 @@ const open = Effect.fnUntraced(
           )
       }),
       Effect.catchCause((cause) => Queue.failCause(queue, cause)),
+      // Left before its end: what was let out is answered for a later prompt, and to whoever asked to be told.
+      Effect.onInterrupt(() => Effect.suspend(() => run("error"))),
       Effect.forkScoped
     )
     return Stream.fromQueue(queue as Queue.Dequeue<AnyPart, Cause.Done>)
