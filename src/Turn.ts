@@ -24,6 +24,8 @@ import * as Stream from "effect/Stream"
 import * as Approval from "./Approval.ts"
 import { beginTurn, type Begun, type Earlier, intakeOf, openTurn } from "./internal/turn/begin.ts"
 import { checkCalls } from "./internal/turn/checks.ts"
+import { beginTurn, type Begun, checkCalls, intakeOf } from "./internal/turn/begin.ts"
+import { governedHandlers } from "./internal/turn/handlers.ts"
 import type { ArgumentLimits } from "./internal/turn/json.ts"
 import type { Online as OnlineState } from "./internal/turn/online.ts"
 import { check, invalidInput } from "./internal/turn/options.ts"
@@ -1024,4 +1026,42 @@ export const layerLanguageModel = (
       })
     })
   )
+}
+
+/**
+ * What {@link layerHandlers} takes: the options of every call's turn, but for what is said of several calls.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface HandlerOptions
+  extends Omit<ModelOptions, "siblings" | "unit" | "execution" | "dedupe" | "nameRepair">
+{}
+
+/**
+ * Governs the handlers of a toolkit for those who call them one by one, as `McpServer.toolkit` does: each call is a turn of one call.
+ *
+ * @category layers
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const layerHandlers = <Tools extends Record<string, Tool.Any>>(
+  toolkit: Toolkit.Toolkit<Tools>,
+  options: HandlerOptions = {}
+): Layer.Layer<Tool.HandlersFor<Tools>, never, Tool.HandlersFor<Tools> | Runtime> => {
+  const refused = check(options)
+  if (refused instanceof TurnError.TurnError) throw refused
+  return Layer.effectContext(
+    Effect.gen(function*() {
+      const runtime = yield* Runtime
+      const context = yield* Effect.context<never>()
+      return governedHandlers(toolkit, context, (call) =>
+        run(toolkit, [call], options).pipe(
+          Effect.provideService(Runtime, runtime),
+          Effect.orDie,
+          Effect.map((outcomes) => outcomes[0]!)
+        ))
+    })
+  ) as Layer.Layer<Tool.HandlersFor<Tools>, never, Tool.HandlersFor<Tools> | Runtime>
 }
