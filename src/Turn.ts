@@ -1004,6 +1004,60 @@ export interface ModelOptions extends Omit<Options, "turn" | "finishReason"> {}
  * Governs the language model of `effect/ai`: `generateText`, `streamText`, `generateObject` and `Chat` work as before, and the calls
  * of every response run as a turn. One line of a program changes.
  *
+ * **Details**
+ *
+ * - The model is asked with its own resolution off; without a toolkit, and with `disableToolCallResolution`, nothing is touched.
+ * - Every call is answered after the response, in call order; in a stream as soon as the calls before it are, and before `finish`.
+ *   A stream gives preliminary results as they come. A response that breaks off, or whose finish reason is another than `stop`,
+ *   `tool-calls` and `pause`, runs nothing.
+ * - What is `ok` stands as `effect/ai` gives it, `toModelOutput` included. Anything else is a result with `isFailure`: its
+ *   `encodedResult` holds what `Outcome.forModel` gives, for the model; its `result` is the tool's own failure, or for any other answer
+ *   `{ type: "execution-interrupted", reason }`, which `effect/ai` has for every tool (the `type` stands in both, so that the part
+ *   still encodes). A tool with `failureMode: "error"` no longer fails the
+ *   request: its failure is an answer, and its siblings keep theirs.
+ * - A call that needs approval gives a `tool-approval-request`. The next prompt with the `tool-approval-response` runs it, once: an
+ *   approval is remembered, and sent again it is answered as it was then, also while the call still runs. The last 1,000 are kept, in
+ *   this process; for more, give the tool a key (`ToolPolicy.forward`). Denied calls are answered `execution-denied`.
+ * - The prompt that the model is sent has every answer behind its calls, wherever it stood, and an honest one for a call that nobody
+ *   answered. The history itself stays as it is.
+ * - What a turn refuses as misuse (a handler that is not there) is a defect.
+ *
+ * **Interruption**: stops the turn as by its caller and waits for it. `effect/ai` has no place for what is left then: `generateText` gives
+ * nothing, and a `Chat` forgets the message; a streamed `Chat` keeps the calls that it saw, and not their answers, which the next prompt
+ * with the same parts still gets. `onClosed` is told calls and outcomes in any case: `Turn.toPrompt` makes the messages to go on with.
+ * With `cancelOn` the turn alone ends, and the request returns with its answers.
+ *
+ * **Gotchas**
+ *
+ * The spans of handlers are beside the span of the model's request, and no longer in it: the request is over when they run.
+ *
+ * **Example** (One line changes)
+ *
+ * ```ts import.meta.vitest
+ * import { Effect, Layer, pipe, Schema } from "effect"
+ * import { LanguageModel, Tool, Toolkit } from "effect/ai"
+ * import { ToolPolicy, Turn } from "effect-turn"
+ * import { FakeModel } from "effect-turn/testing"
+ *
+ * const Add = pipe(
+ *   Tool.make("add", { parameters: Schema.Struct({ a: Schema.Finite, b: Schema.Finite }), success: Schema.Finite }),
+ *   ToolPolicy.read({ keys: () => [] })
+ * )
+ * const toolkit = Toolkit.make(Add)
+ * const handlers = toolkit.toLayer({ add: ({ a, b }) => Effect.succeed(a + b) })
+ *
+ * const model = FakeModel.layer([
+ *   FakeModel.calls([FakeModel.call(Add, { a: 1, b: 2 }), FakeModel.call("multiply", { a: 1, b: 2 })])
+ * ])
+ * const governed = Turn.layerLanguageModel().pipe(Layer.provide([model, Turn.layer()])) // before: model
+ *
+ * const response = await LanguageModel.generateText({ prompt: "What is 1 + 2?", toolkit }).pipe(
+ *   Effect.provide([governed, handlers]),
+ *   Effect.runPromise
+ * )
+ * const answers = response.toolResults.map((part) => [part.name, part.isFailure]) // => [["add", false], ["multiply", true]]
+ * ```
+ *
  * @category layers
  * @since 0.1.0
  * @stability experimental
@@ -1041,6 +1095,46 @@ export interface HandlerOptions
 
 /**
  * Governs the handlers of a toolkit for those who call them one by one, as `McpServer.toolkit` does: each call is a turn of one call.
+ *
+ * **When to use**
+ *
+ * For a toolkit that is served to others. Inside one's own program `Turn.run` and {@link layerLanguageModel} see the whole list.
+ *
+ * **Details**
+ *
+ * What holds: the order of keys, also across clients; permits and limits of backends; the clocks of tools; a write that has started is
+ * not cut short when the client cancels, and work that outlives its grace is the supervisor's; a journal is written.
+ *
+ * What cannot hold where there is no list: calls start in the order in which they arrive, and identical ones both run. A call that needs
+ * approval is answered so, as a failure, unless the options decide.
+ *
+ * A failure of the tool stays that. Any other answer becomes an `AiError`: `InternalProviderError` where the call may be made again, else
+ * `UnknownError`, with the words of the outcome; a defect stays one. An MCP server shows a client the words of a tool with
+ * `failureMode: "return"`, and "internal error" for one with `"error"`.
+ *
+ * **Example** (The handlers of a toolkit, governed)
+ *
+ * ```ts import.meta.vitest
+ * import { Effect, Layer, pipe, Schema, Stream } from "effect"
+ * import { Tool, Toolkit } from "effect/ai"
+ * import { ToolPolicy, Turn } from "effect-turn"
+ *
+ * const Book = pipe(
+ *   Tool.make("book", { parameters: Schema.Struct({ room: Schema.Int }), success: Schema.String }),
+ *   ToolPolicy.write({ keys: () => ["hotel"] })
+ * )
+ * const toolkit = Toolkit.make(Book)
+ * const handlers = toolkit.toLayer({ book: ({ room }) => Effect.succeed(`room ${room}`) })
+ *
+ * // For McpServer.toolkit(toolkit), or whoever else takes handlers from the context.
+ * const governed = Turn.layerHandlers(toolkit).pipe(Layer.provide([handlers, Turn.layer()]))
+ *
+ * const results = await Effect.gen(function*() {
+ *   const { handle } = yield* toolkit
+ *   return yield* Stream.runCollect(Stream.unwrap(handle("book", { room: 7 })))
+ * }).pipe(Effect.provide(governed), Effect.runPromise)
+ * const first = results[0]?.result // => "room 7"
+ * ```
  *
  * @category layers
  * @since 0.1.0

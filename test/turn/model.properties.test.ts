@@ -66,6 +66,8 @@ const comparable = (parts: ReadonlyArray<Response.AnyPart>): ReadonlyArray<strin
   )
 }
 
+const given = (parts: ReadonlyArray<Response.AnyPart>) => parts
+
 describe("a governed model", () => {
   it.effect.prop(
     "answers every call once and in order, and says the same whole and streamed",
@@ -78,9 +80,9 @@ describe("a governed model", () => {
           const one = { ...step, cut: undefined }
           const { book, layer } = world([stepOf(one)], {}, { script: scriptOf(one) })
           const ask = streamed
-            ? Stream.runCollect(LanguageModel.streamText({ prompt: "go", toolkit }))
-            : Effect.map(LanguageModel.generateText({ prompt: "go", toolkit }), ({ content }) => content)
-          const fiber = yield* fork(Effect.provide(ask as Effect.Effect<ReadonlyArray<Response.AnyPart>, unknown>, layer))
+            ? Effect.map(Stream.runCollect(LanguageModel.streamText({ prompt: "go", toolkit })), given)
+            : Effect.map(LanguageModel.generateText({ prompt: "go", toolkit }), ({ content }) => given(content))
+          const fiber = yield* fork(Effect.provide(ask, layer))
           yield* TestClock.adjust(100_000)
           const parts = yield* ended(fiber)
           assert.deepStrictEqual(History.check(Prompt.fromResponseParts(parts)), [])

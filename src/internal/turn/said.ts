@@ -113,12 +113,12 @@ export const resultPart = (id: string, outcome: AnyOutcome, tools: Record<string
       ...(Object.hasOwn(tools, name) ? modelOutputOf(tools[name], outcome.result) : undefined)
     }) as AnyResult
   }
-  const notExecuted: NotExecuted = { type: "execution-interrupted", reason: outcome.message }
+  const notExecuted = (reason: string): NotExecuted => ({ type: "execution-interrupted", reason })
   return Response.makePart("tool-result", {
     ...common,
-    result: failureOf(outcome) ?? notExecuted,
-    // What the model is told, in a form that the schema of the tool's results takes.
-    encodedResult: { ...value as object, ...notExecuted }
+    result: failureOf(outcome) ?? notExecuted(outcome.message),
+    // What the model is told, in a form that the schema of the tool's results takes; the words stand in it already.
+    encodedResult: { ...value as object, ...notExecuted("code" in outcome ? outcome.code : outcome.status) }
   }) as AnyResult
 }
 
