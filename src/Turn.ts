@@ -24,14 +24,13 @@ import * as Stream from "effect/Stream"
 import * as Approval from "./Approval.ts"
 import { beginTurn, type Begun, type Earlier, intakeOf, openTurn } from "./internal/turn/begin.ts"
 import { checkCalls } from "./internal/turn/checks.ts"
-import { beginTurn, type Begun, checkCalls, intakeOf } from "./internal/turn/begin.ts"
 import { governedHandlers } from "./internal/turn/handlers.ts"
 import type { ArgumentLimits } from "./internal/turn/json.ts"
+import { governed, memoryOf } from "./internal/turn/model.ts"
 import type { Online as OnlineState } from "./internal/turn/online.ts"
 import { check, invalidInput } from "./internal/turn/options.ts"
 import * as ParkedTurn from "./internal/turn/parked.ts"
 import * as ParkedForm from "./internal/turn/parkedForm.ts"
-import { governed, memoryOf } from "./internal/turn/model.ts"
 import * as Prompts from "./internal/turn/prompt.ts"
 import { RuntimeState } from "./internal/turn/runtime.ts"
 import { surroundingsOf } from "./internal/turn/surroundings.ts"
@@ -240,6 +239,8 @@ export interface Options<in O extends Outcome.Outcome<any> = Outcome.Outcome<any
   readonly nameRepair?: boolean | undefined
   /** How the model's response ended: a response that was cut short runs nothing. */
   readonly finishReason?: ToolCall.FinishReason | undefined
+  /** The conversation so far, for tools whose `needsApproval` looks at it. Default: none. */
+  readonly messages?: ReadonlyArray<Prompt.Message> | undefined
   /**
    * Asked about each call that needs approval; without an answer the call is held. It is for rules, which answer soon: meanwhile the
    * call has its place, others wait behind it, and its waiting clock runs. What fails, or is no decision, holds the call.
@@ -998,7 +999,7 @@ export const toPrompt = (
  * @since 0.1.0
  * @stability experimental
  */
-export interface ModelOptions extends Omit<Options, "turn" | "finishReason"> {}
+export interface ModelOptions extends Omit<Options, "turn" | "finishReason" | "messages"> {}
 
 /**
  * Governs the language model of `effect/ai`: `generateText`, `streamText`, `generateObject` and `Chat` work as before, and the calls
@@ -1008,8 +1009,8 @@ export interface ModelOptions extends Omit<Options, "turn" | "finishReason"> {}
  *
  * - The model is asked with its own resolution off; without a toolkit, and with `disableToolCallResolution`, nothing is touched.
  * - Every call is answered after the response, in call order; in a stream as soon as the calls before it are, and before `finish`.
- *   A stream gives preliminary results as they come. A response that breaks off, or whose finish reason is another than `stop`,
- *   `tool-calls` and `pause`, runs nothing.
+ *   A stream gives preliminary results as they come, and its reads start while the model still speaks, as in {@link open}. A response
+ *   that breaks off, or whose finish reason is another than `stop`, `tool-calls` and `pause`, runs nothing more.
  * - What is `ok` stands as `effect/ai` gives it, `toModelOutput` included. Anything else is a result with `isFailure`: its
  *   `encodedResult` holds what `Outcome.forModel` gives, for the model; its `result` is the tool's own failure, or for any other answer
  *   `{ type: "execution-interrupted", reason }`, which `effect/ai` has for every tool (the `type` stands in both, so that the part
@@ -1076,7 +1077,16 @@ export const layerLanguageModel = (
         memory: memoryOf(runtime.state),
         // What a turn refuses is a mistake in the program: there is no place for it among the errors of a model.
         run: (toolkit, calls, options) =>
-          Effect.orDie(Effect.provideService(run(toolkit, calls, options), Runtime, runtime)) as Effect.Effect<any>
+          Effect.orDie(Effect.provideService(run(toolkit, calls, options), Runtime, runtime)) as Effect.Effect<any>,
+        open: (toolkit, options) =>
+          open(toolkit, options).pipe(
+            Effect.provideService(Runtime, runtime),
+            Effect.orDie,
+            Effect.map((turn: Online<any>) => ({
+              end: turn.end,
+              submit: (call: ToolCall.ToolCall) => Effect.orDie(turn.submit(call))
+            }))
+          ) as Effect.Effect<any, never, Scope.Scope>
       })
     })
   )

@@ -157,6 +157,7 @@ const optionNames: { readonly [Name in keyof Turn.Options]-?: true } = {
   grace: true,
   nameRepair: true,
   finishReason: true,
+  messages: true,
   decide: true,
   middleware: true,
   amounts: true,

@@ -2,7 +2,7 @@
 import { NodeServices } from "@effect/platform-node"
 import { assert, describe, it } from "@effect/vitest"
 import { Backend, ToolPolicy, Turn, TurnError } from "effect-turn"
-import * as AiError from "effect/ai/AiError"
+import type * as AiError from "effect/ai/AiError"
 import * as McpClient from "effect/ai/McpClient"
 import * as McpProtocol from "effect/ai/McpProtocol"
 import * as McpServer from "effect/ai/McpServer"

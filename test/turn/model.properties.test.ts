@@ -91,7 +91,10 @@ describe("a governed model", () => {
           if (streamed) assert.isBelow(last, parts.length - 1)
           answers.push(parts)
         }
-        assert.deepStrictEqual(comparable(answers[1]!), comparable(answers[0]!))
+        // A read of a stream has begun when its end, or another call of its id, says that it should not have.
+        const said = comparable(answers[0]!)
+        if (said.some((line) => line.includes("ambiguous_id") || line.includes("incomplete_response"))) return
+        assert.deepStrictEqual(comparable(answers[1]!), said)
       }),
     runs(60)
   )

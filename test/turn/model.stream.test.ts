@@ -94,6 +94,46 @@ describe("streamText of a governed model", () => {
       ])
     }))
 
+  it.effect("a read starts as soon as its call is complete, a write when the response has ended", () =>
+    Effect.gen(function*() {
+      const { book, layer } = world([
+        FakeModel.calls([says("write", "w", ["k"]), says("read", "r", ["l"]), says("read", "behind", ["k"])], {
+          delay: 10
+        })
+      ])
+      const parts: Array<Response.AnyPart> = []
+      const seen = yield* drive(Effect.provide(timed(ask, parts), layer))
+      const at = (text: string) => Number(seen.find((line) => line.endsWith(text))!.split(" ")[0])
+      assert.strictEqual(book.of("r").at, at("call r"))
+      // The end of the response is let out last of all: it came one step after the last call.
+      const end = at("call behind") + 10
+      assert.deepStrictEqual([book.of("w").at, book.of("behind").at], [end, end + 10])
+      assert.deepStrictEqual(History.check(Prompt.fromResponseParts(parts)), [])
+    }))
+
+  it.effect("a read that has begun keeps its outcome when the response turns out to be cut short", () =>
+    Effect.gen(function*() {
+      const { layer } = world([
+        FakeModel.calls([says("read", "r"), says("write", "w")], { finishReason: "length", delay: 20 })
+      ])
+      const parts = yield* drive(Effect.provide(Stream.runCollect(ask), layer))
+      assert.deepStrictEqual(wordsOf(parts), [
+        "call r",
+        'result r "r"',
+        "call w",
+        "result w error/incomplete_response",
+        "finish"
+      ])
+    }))
+
+  it.effect("a response without calls opens no turn", () =>
+    Effect.gen(function*() {
+      const events: Array<string> = []
+      const { layer } = world([FakeModel.text("hi")], { onEvent: ({ _tag }) => events.push(_tag) })
+      yield* Effect.provide(Stream.runDrain(ask), layer)
+      assert.deepStrictEqual(events, [])
+    }))
+
   it.effect("a finish reason that is not the end of a whole response runs nothing", () =>
     Effect.gen(function*() {
       for (const finishReason of ["length", "unknown"] as const) {
@@ -138,8 +178,8 @@ describe("streamText of a governed model", () => {
         yield* TestClock.adjust(1000)
         yield* ended(stopped)
         assert.deepStrictEqual(book.runs.map((ran) => [ran.tag, ran.end, ran.endedAt]), [
-          ["w", "ok", 500],
-          ["r", "interrupt", 100]
+          ["r", "interrupt", 100],
+          ["w", "ok", 500]
         ])
         assert.deepStrictEqual(closed.length, 1)
         assert.deepStrictEqual(lines(Turn.toPrompt(closed[0]!.calls, closed[0]!.outcomes)), [
@@ -155,7 +195,7 @@ describe("streamText of a governed model", () => {
         script: { w: { ms: 50 }, r: { ms: 1000 } }
       })
       yield* drive(Effect.provide(Stream.runDrain(Stream.takeUntil(ask, (part) => part.type === "tool-result")), layer))
-      assert.deepStrictEqual(book.runs.map((ran) => [ran.tag, ran.end]), [["w", "ok"], ["r", "interrupt"]])
+      assert.deepStrictEqual(book.runs.map((ran) => [ran.tag, ran.end]), [["r", "interrupt"], ["w", "ok"]])
       assert.deepStrictEqual(book.atWork, [])
     }))
 
@@ -242,9 +282,9 @@ describe("Chat on a governed model, streamed", () => {
         assert.deepStrictEqual(lines(yield* Ref.get(chat.history)), ["user: go", "assistant: call w"])
         yield* chat.generateText({ prompt: "and?", toolkit })
         const sent = (yield* prompts).at(-1)!
-        assert.deepStrictEqual(lines(sent).slice(1, 3), ["assistant: call w", "tool: w error/incomplete_response"])
+        assert.deepStrictEqual(lines(sent).slice(1, 3), ["assistant: call w", "tool: w cancelled/by_caller"])
         const [answer] = (sent.content[2] as Prompt.ToolMessage).content as ReadonlyArray<Prompt.ToolResultPart>
-        assert.deepInclude(answer!.result, { code: "incomplete_response", retryable: true })
+        assert.deepInclude(answer!.result, { code: "by_caller", retryable: true })
         assert.deepStrictEqual(book.runs, [])
       }).pipe(Effect.provide(layer))
     }))

@@ -610,7 +610,7 @@ describe("types", () => {
     Effect.gen(function*() {
       const program = LanguageModel.generateText({ prompt: "go", toolkit })
       const { layer } = lab()
-      const before = program.pipe(Effect.provide(layer), Effect.provide(FakeModel.layer([FakeModel.text("hello")])))
+      const before = program.pipe(Effect.provide([layer, FakeModel.layer([FakeModel.text("hello")])]))
       const after = program.pipe(
         Effect.provide(
           layerLanguageModel().pipe(

@@ -1,4 +1,5 @@
 /** From the calls of a model to a turn at work: checks, intake, plan, start. */
+import type * as Prompt from "effect/ai/Prompt"
 import type * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import type * as Approval from "../../Approval.ts"
@@ -29,6 +30,7 @@ export interface BeginOptions extends Given {
   readonly unit?: ((call: ToolCall.ToolCall, position: number) => string) | undefined
   readonly nameRepair?: boolean | undefined
   readonly finishReason?: ToolCall.FinishReason | undefined
+  readonly messages?: ReadonlyArray<Prompt.Message> | undefined
   readonly decide?: Decide | undefined
   readonly middleware?: ReadonlyArray<TurnMiddleware> | undefined
   readonly cancelOn?: Effect.Effect<string | void> | undefined
@@ -217,6 +219,7 @@ export const intakeOf = (
       turn,
       nameRepair: options?.nameRepair === true,
       finishReason: options?.finishReason,
+      messages: options?.messages ?? [],
       unit: options?.unit,
       limits: opts.limits,
       decided,

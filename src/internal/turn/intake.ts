@@ -2,6 +2,7 @@
  * Intake, once, before anything runs (rules R6 to R8, R10, R11): parse, placeholders, decode, keys, approval. One call at a time;
  * arguments are decoded once, and everything after works on the decoded value.
  */
+import type * as Prompt from "effect/ai/Prompt"
 import type * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -96,6 +97,7 @@ export interface IntakeOptions {
   readonly turn: () => string
   readonly nameRepair: boolean
   readonly finishReason: ToolCall.FinishReason | undefined
+  readonly messages: ReadonlyArray<Prompt.Message>
   readonly unit: ((call: ToolCall.ToolCall, position: number) => string) | undefined
   readonly limits: ArgumentLimits
   /** Somebody besides a human may decide about calls that need approval: all of them are asked about. */
@@ -294,7 +296,7 @@ export class Intake {
   private approval(taken: Taken, tool: ToolEntry): void {
     let answer: unknown
     try {
-      answer = needsApproval(tool.tool, taken.params, taken.call.id)
+      answer = needsApproval(tool.tool, taken.params, { toolCallId: taken.call.id, messages: this.options.messages })
     } catch {
       // A predicate that fails holds the call (rule R10).
     }

@@ -19,6 +19,7 @@ import * as Effect from "effect/Effect"
 import * as Queue from "effect/Queue"
 import type * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
+import * as Approval from "../../Approval.ts"
 import * as ToolCall from "../../ToolCall.ts"
 import * as ToolPolicy from "../../ToolPolicy.ts"
 import * as TurnContext from "../../TurnContext.ts"
@@ -49,7 +50,14 @@ export interface Governing {
     calls: ReadonlyArray<ToolCall.ToolCall>,
     options: BeginOptions
   ) => Effect.Effect<ReadonlyArray<AnyOutcome>>
+  readonly open: (toolkit: AnyToolkit, options: BeginOptions) => Effect.Effect<Listening, never, Scope.Scope>
   readonly memory: Memory
+}
+
+/** A turn that is told its calls one by one. */
+export interface Listening {
+  readonly submit: (call: ToolCall.ToolCall) => Effect.Effect<void>
+  readonly end: (reason: ToolCall.FinishReason | undefined) => Effect.Effect<ReadonlyArray<AnyOutcome>>
 }
 
 /** How many used approvals are remembered. */
@@ -146,7 +154,7 @@ const respond = Effect.fnUntraced(
         if (part !== undefined) content.push(yield* answerOf(part, outcome, before.toolkit.tools))
       }
     }
-    return response instanceof LanguageModel.GenerateObjectResponse
+    return "value" in response
       ? new LanguageModel.GenerateObjectResponse(response.value, content)
       : new LanguageModel.GenerateTextResponse(content)
   }
@@ -178,9 +186,13 @@ const prepare = Effect.fnUntraced(function*(by: Governing, options: AnyOptions) 
     : given
   const { concurrency } = options
   const asked = Prompt.make(options.prompt)
-  const turn: BeginOptions = concurrency === undefined
-    ? by.options
-    : { ...by.options, execution: concurrency === "unbounded" ? "parallel" : concurrency }
+  const turn: BeginOptions = {
+    ...by.options,
+    messages: asked.content,
+    ...(concurrency === undefined
+      ? undefined
+      : { execution: concurrency === "unbounded" ? "parallel" as const : concurrency })
+  }
   const ledger = Ledger.read(asked.content)
   const parts = yield* decided(by, toolkit, ledger, turn)
   const prompt = Ledger.arrange(asked, ledger, (entry) => {
@@ -206,6 +218,8 @@ const decided = Effect.fnUntraced(
     })
   }
 )
+
+const approve = Approval.approve()
 
 /** Runs approved calls as one turn. A call whose approval was used before is answered as it was then (G2). */
 const runApproved = (
@@ -241,6 +255,7 @@ const runApproved = (
       const run = fresh.length === 0 ? Effect.void : Effect.ensuring(
         by.run(toolkit, fresh.map(({ call }) => ToolCall.make(call.id, call.name, call.params)), {
           ...turn,
+          decide: () => approve,
           onClosed: (closed) =>
             Effect.suspend(() => {
               settle(closed.outcomes)
@@ -333,57 +348,63 @@ class Answering {
 const open = Effect.fnUntraced(
   function*(by: Governing, ask: (options: any) => Stream.Stream<AnyPart, any, any>, options: AnyOptions) {
     const before = yield* prepare(by, options)
-    const { tools } = before.toolkit
     const queue: Out = yield* Queue.make<AnyPart, AiError.AiError | Cause.Done>() as any
     yield* Queue.offerAll(queue, before.parts as ReadonlyArray<any>)
+    const produce = speak(by, before, ask(request(options, before)), queue)
+    yield* Effect.forkScoped(Effect.scoped(Effect.catchCause(produce, (cause) => Queue.failCause(queue, cause))))
+    return Stream.fromQueue(queue as Queue.Dequeue<AnyPart, Cause.Done>)
+  }
+) as (by: Governing, ask: any, options: AnyOptions) => Effect.Effect<Stream.Stream<AnyPart, any, any>, any, Scope.Scope>
+
+/** Lets a response out as it comes, and submits its calls. The turn is in the scope: left early, it is stopped and awaited. */
+const speak = Effect.fnUntraced(
+  function*(by: Governing, { options, toolkit }: Before, parts: Stream.Stream<AnyPart, any, any>, queue: Out) {
+    const { tools } = toolkit
     const said = new Said()
-    const finish: Array<AnyPart> = []
-    let begun = false
-    const run = (finishReason: ToolCall.FinishReason | undefined) => {
-      if (said.calls.length === 0 || begun) return Effect.void
-      begun = true
-      const answering = new Answering(queue, said, tools)
-      const { onEvent } = before.options
-      return Effect.flatMap(
-        by.run(before.toolkit, said.calls, {
-          ...before.options,
-          finishReason,
+    const answering = new Answering(queue, said, tools)
+    let turn: Listening | undefined
+    const opened = Effect.suspend(() =>
+      turn !== undefined ? Effect.succeed(turn) : Effect.map(
+        by.open(toolkit, {
+          ...options,
           onEvent: (event) => {
             answering.note(event)
-            onEvent?.(event)
+            options.onEvent?.(event)
           },
           onClosed: (closed) =>
             Effect.suspend(() => {
               keep(by.memory, said, closed.outcomes, tools)
-              return before.options.onClosed?.(closed) ?? Effect.void
+              return options.onClosed?.(closed) ?? Effect.void
             })
         }),
-        answering.rest
+        (opened) => turn = opened
       )
-    }
-    yield* ask(request(options, before)).pipe(
+    )
+    const finish: Array<AnyPart> = []
+    const end = (reason: ToolCall.FinishReason | undefined) =>
+      turn === undefined ? Effect.void : Effect.flatMap(turn.end(reason), answering.rest)
+    yield* parts.pipe(
       Stream.runForEach((part) => {
         if (part.type === "finish") return Effect.sync(() => void finish.push(part))
         if (part.type !== "tool-call") return Queue.offer(queue, part)
-        return Effect.flatMap(said.accept(part), (out) => out === undefined ? Effect.void : Queue.offer(queue, out))
+        return Effect.gen(function*() {
+          const out = yield* said.accept(part)
+          if (out !== undefined) yield* Queue.offer(queue, out)
+          yield* (yield* opened).submit(said.calls.at(-1)!)
+        })
       }),
       Effect.matchCauseEffect({
-        // It broke off: nothing of it is run, and what was let out is answered all the same.
-        onFailure: (cause) => Effect.andThen(run("error"), Queue.failCause(queue, cause)),
+        // It broke off: nothing more of it is run, and what was let out is answered all the same.
+        onFailure: (cause) => Effect.andThen(end("error"), Queue.failCause(queue, cause)),
         onSuccess: () =>
-          run(reasonOf(finish)).pipe(
+          end(reasonOf(finish)).pipe(
             Effect.andThen(Queue.offerAll(queue, finish)),
             Effect.andThen(Queue.end(queue as any))
           )
-      }),
-      Effect.catchCause((cause) => Queue.failCause(queue, cause)),
-      // Left before its end: what was let out is answered for a later prompt, and to whoever asked to be told.
-      Effect.onInterrupt(() => Effect.suspend(() => run("error"))),
-      Effect.forkScoped
+      })
     )
-    return Stream.fromQueue(queue as Queue.Dequeue<AnyPart, Cause.Done>)
   }
-) as (by: Governing, ask: any, options: AnyOptions) => Effect.Effect<Stream.Stream<AnyPart, any, any>, any, Scope.Scope>
+)
 
 /** Whoever left the stream has the calls and not their answers: a later prompt with the same parts gets them. */
 const keep = (memory: Memory, said: Said, outcomes: ReadonlyArray<AnyOutcome>, tools: Tools): void => {

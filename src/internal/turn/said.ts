@@ -113,7 +113,9 @@ export const resultPart = (id: string, outcome: AnyOutcome, tools: Record<string
       ...(Object.hasOwn(tools, name) ? modelOutputOf(tools[name], outcome.result) : undefined)
     }) as AnyResult
   }
-  const notExecuted = (reason: string): NotExecuted => ({ type: "execution-interrupted", reason })
+  const denied = outcome.status === "error" && outcome.code === "denied"
+  const type = denied ? "execution-denied" : "execution-interrupted"
+  const notExecuted = (reason: string): NotExecuted => ({ type, reason })
   return Response.makePart("tool-result", {
     ...common,
     result: failureOf(outcome) ?? notExecuted(outcome.message),

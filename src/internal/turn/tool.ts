@@ -264,8 +264,11 @@ const encodingProblem = (error: unknown): string | undefined => {
 }
 
 /** Whether a call needs approval; an effect when the tool has to find out. */
-export const needsApproval = (tool: Tool.Any, params: unknown, id: string): boolean | Effect.Effect<boolean> => {
+export const needsApproval = (
+  tool: Tool.Any,
+  params: unknown,
+  context: Tool.NeedsApprovalContext
+): boolean | Effect.Effect<boolean> => {
   const ask = tool.needsApproval
-  if (typeof ask !== "function") return ask ?? false
-  return ask(params, { toolCallId: id, messages: [] })
+  return typeof ask === "function" ? ask(params, context) : ask ?? false
 }
