@@ -13,7 +13,7 @@ const budgets = {
   ToolCall: 600,
   ToolDurations: 1_500,
   ToolPolicy: 2_500,
-  Turn: 36_000,
+  Turn: 38_500,
   TurnContext: 500,
   TurnError: 1_200,
   TurnEvent: 400,
@@ -21,7 +21,7 @@ const budgets = {
   TurnMiddleware: 1_500,
   TurnPlan: 6_500,
   TurnTelemetry: 4_000,
-  "testing/index": 75_000,
+  "testing/index": 76_000,
   "wire/index": 7_000
 }
 

@@ -1,16 +1,11 @@
 /** What the tests of the governed model share: a scripted model over the lab's tools, and responses in short words. */
 import { Turn } from "effect-turn"
 import { FakeModel } from "effect-turn/testing"
-import * as LanguageModel from "effect/ai/LanguageModel"
 import type * as Prompt from "effect/ai/Prompt"
 import type * as Response from "effect/ai/Response"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import { type Lab, lab, type LabOptions, type Name } from "./kit.ts"
-
-export interface World extends Lab {
-  readonly model: Layer.Layer<LanguageModel.LanguageModel | FakeModel.FakeModel>
-}
+import { lab, type LabOptions, type Name } from "./kit.ts"
 
 /** The lab with a model that plays a script, governed. The rest of the context is the lab's. */
 export const world = (

@@ -12,7 +12,7 @@ import * as Prompt from "effect/ai/Prompt"
 import * as Response from "effect/ai/Response"
 import type * as Tool from "effect/ai/Tool"
 import type * as Toolkit from "effect/ai/Toolkit"
-import * as Cause from "effect/Cause"
+import type * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
@@ -55,7 +55,7 @@ export interface Governing {
 }
 
 /** A turn that is told its calls one by one. */
-export interface Listening {
+interface Listening {
   readonly submit: (call: ToolCall.ToolCall) => Effect.Effect<void>
   readonly end: (reason: ToolCall.FinishReason | undefined) => Effect.Effect<ReadonlyArray<AnyOutcome>>
 }
