@@ -138,4 +138,79 @@ describe("a governed model", () => {
       }),
     runs(80)
   )
+
+  it.effect.prop(
+    "an approval runs its call once at most, whatever is approved, denied, left, stopped, and sent again",
+    {
+      rounds: Arbitrary.array(
+        Arbitrary.all({
+          names: Arbitrary.array(pick<Name>("pay", "pay", "read", "write"), { minLength: 1, maxLength: 3 }),
+          k: pick("a", "b"),
+          says: pick<"yes" | "no" | "nothing">("yes", "yes", "no", "nothing"),
+          stopAt: pick<number | undefined>(undefined, undefined, 0, 5, 15),
+          again: pick(true, false),
+          streamed: pick(true, false)
+        }),
+        { minLength: 1, maxLength: 4 }
+      )
+    },
+    ({ rounds }) =>
+      Effect.gen(function*() {
+        const steps = rounds.map(({ k, names }, i) =>
+          FakeModel.calls(names.map((name, j) => says(name, `t${i}-${j}`, [k])))
+        )
+        const served = rounds.flatMap((_, i) => [steps[i]!, FakeModel.text("well"), FakeModel.text("well")])
+        // What a stop keeps from being asked leaves the script behind: the request's own prompt says which step is meant.
+        const { book, layer } = world(
+          served.map(() => ({ prompt }: FakeModel.Request) => {
+            const last = prompt.content.findLast(({ role }) => role === "user")?.content
+            const text = Array.isArray(last) ? (last[0] as Prompt.TextPart).text : ""
+            const fresh = prompt.content.at(-1)?.role === "user" && text.startsWith("round ")
+            return fresh ? steps[Number(text.slice(6))]! : FakeModel.text("well")
+          })
+        )
+        const attempt = (chat: Chat.Chat, prompt: Prompt.RawInput, streamed: boolean, stopAt: number | undefined) =>
+          Effect.gen(function*() {
+            const ask = streamed
+              ? Stream.runDrain(chat.streamText({ prompt, toolkit }))
+              : Effect.asVoid(chat.generateText({ prompt, toolkit }))
+            const fiber = yield* fork(Effect.exit(ask))
+            if (stopAt !== undefined) {
+              yield* TestClock.adjust(stopAt)
+              yield* fork(Fiber.interrupt(fiber))
+            }
+            yield* TestClock.adjust(1000)
+            yield* Fiber.await(fiber)
+          })
+        yield* Effect.gen(function*() {
+          const chat = yield* Chat.empty
+          for (const [i, { again, says, stopAt, streamed }] of rounds.entries()) {
+            yield* attempt(chat, `round ${i}`, streamed, stopAt)
+            const history = yield* Ref.get(chat.history)
+            const asked = history.content.flatMap((message) =>
+              message.role === "assistant"
+                ? message.content.filter((part) => part.type === "tool-approval-request")
+                : []
+            )
+            if (says === "nothing" || asked.length === 0) continue
+            const decisions = Prompt.fromMessages([
+              Prompt.makeMessage("tool", {
+                content: asked.map(({ approvalId }) =>
+                  Prompt.makePart("tool-approval-response", { approvalId, approved: says === "yes" })
+                )
+              })
+            ])
+            // The same is sent from two copies of the conversation.
+            const copy = yield* Chat.fromPrompt(history)
+            yield* attempt(chat, decisions, streamed, stopAt)
+            if (again) yield* attempt(copy, decisions, !streamed, undefined)
+          }
+          const { requests } = yield* FakeModel.FakeModel
+          for (const { prompt } of requests) assert.deepStrictEqual(History.check(prompt), [])
+          for (const { tag } of book.runs) assert.strictEqual(book.count(tag), 1)
+          assert.deepStrictEqual(book.atWork, [])
+        }).pipe(Effect.provide(layer))
+      }),
+    runs(60)
+  )
 })

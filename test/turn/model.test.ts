@@ -350,6 +350,47 @@ describe("generateText of a governed model", () => {
       assert.deepStrictEqual(History.check(Prompt.fromResponseParts(content)), [])
     }))
 
+  it.effect("where there are no tools at all every call is answered too", () =>
+    Effect.gen(function*() {
+      const { layer } = world([FakeModel.calls([FakeModel.call("any", {}, { id: "a" })])])
+      const { content } = yield* Effect.provide(
+        LanguageModel.generateText({ prompt: "go", toolkit: Toolkit.empty }),
+        layer
+      )
+      assert.deepStrictEqual(wordsOf(content), ["call a", "finish", "result a error/unknown_tool"])
+    }))
+
+  it.effect("inside a handler it belongs to that call: it waits for none of the keys that the call holds", () =>
+    Effect.gen(function*() {
+      const Delegate = pipe(Tool.make("delegate", { success: Schema.Unknown }), ToolPolicy.write({ keys: () => ["k"] }))
+      const Work = pipe(Tool.make("work", { success: Schema.String }), ToolPolicy.write({ keys: () => ["k"] }))
+      const outer = Toolkit.make(Delegate)
+      const inner = Toolkit.make(Work)
+      const model = FakeModel.layer([
+        FakeModel.calls([FakeModel.call(Delegate, {}, { id: "d" })]),
+        FakeModel.calls([FakeModel.call(Work, {}, { id: "w" })])
+      ])
+      const governed = layerLanguageModel().pipe(Layer.provide([model, Turn.layer()]))
+      const handlers = Layer.mergeAll(
+        outer.toLayer(Effect.map(LanguageModel.LanguageModel, (model) => ({
+          delegate: () =>
+            Effect.map(
+              Effect.orDie(Effect.provide(
+                model.generateText({ prompt: "work", toolkit: inner }),
+                inner.toLayer({
+                  work: () => Effect.as(Effect.sleep(10), "done")
+                })
+              )),
+              ({ toolResults }) => toolResults[0]!.encodedResult
+            )
+        })))
+      ).pipe(Layer.provideMerge(governed))
+      const { toolResults } = yield* drive(
+        Effect.provide(LanguageModel.generateText({ prompt: "go", toolkit: outer }), handlers)
+      )
+      assert.deepStrictEqual(wordsOf(toolResults), ['result d "done"'])
+    }))
+
   it.effect("an error of the model is the caller's, and the model's span is the only one", () =>
     Effect.gen(function*() {
       const spans: Array<string> = []
