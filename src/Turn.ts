@@ -1017,10 +1017,11 @@ export interface ModelOptions extends Omit<Options, "turn" | "finishReason" | "m
  *   still encodes). A tool with `failureMode: "error"` no longer fails the
  *   request: its failure is an answer, and its siblings keep theirs.
  * - A call that needs approval gives a `tool-approval-request`. The next prompt with the `tool-approval-response` runs it, once: an
- *   approval is remembered, and sent again it is answered as it was then, also while the call still runs. The last 1,000 are kept, in
- *   this process; for more, give the tool a key (`ToolPolicy.forward`). Denied calls are answered `execution-denied`.
+ *   approval is remembered, and sent again it is answered as it was then, also while the call still runs; for arguments that were
+ *   changed meanwhile it does not count. The last 1,000 are kept, in this process: of others the history is believed, as by `effect/ai`.
+ *   For more, give the tool a key (`ToolPolicy.forward`). Denied calls are answered `execution-denied`.
  * - The prompt that the model is sent has every answer behind its calls, wherever it stood, and an honest one for a call that nobody
- *   answered. The history itself stays as it is.
+ *   answered, or approved. The history itself stays as it is.
  * - What a turn refuses as misuse (a handler that is not there) is a defect.
  *
  * **Interruption**: stops the turn as by its caller and waits for it. `effect/ai` has no place for what is left then: `generateText` gives

@@ -10,6 +10,7 @@ import * as McpTest from "effect/ai/McpTest"
 import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
 import * as Clock from "effect/Clock"
+import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
@@ -203,6 +204,24 @@ describe("governed handlers", () => {
         results.map(({ encodedResult, preliminary, result }) => [result, encodedResult, preliminary]),
         [[1, "1", true], [2, "2", false]]
       )
+    }))
+
+  it.effect("have the services of their own layer, and over them those of whoever calls", () =>
+    Effect.gen(function*() {
+      const Name = Context.Reference("handlers/Name", { defaultValue: () => "nobody" })
+      const Who = pipe(Tool.make("who", { success: Schema.String }), ToolPolicy.read({ keys: () => [] }))
+      const own = Toolkit.make(Who)
+      const handlers = own.toLayer({ who: () => Name }).pipe(Layer.provide(Layer.succeed(Name, "handler")))
+      const governed = Turn.layerHandlers(own).pipe(
+        Layer.provide([handlers, Turn.layer(), Layer.succeed(Name, "governor")])
+      )
+      const ask = Effect.gen(function*() {
+        const { handle } = yield* own
+        const [one] = yield* Stream.runCollect(Stream.unwrap(handle("who", {})))
+        return one!.result
+      }).pipe(Effect.provide(governed))
+      assert.strictEqual(yield* ask, "handler")
+      assert.strictEqual(yield* Effect.provideService(ask, Name, "caller"), "caller")
     }))
 
   it.effect("take permits of backends, which all calls share", () =>

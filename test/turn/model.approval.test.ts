@@ -1,6 +1,6 @@
 /** Approvals through the governed model, in effect/ai's own parts. */
 import { assert, describe, it } from "@effect/vitest"
-import { Approval, ToolPolicy, Turn, TurnContext } from "effect-turn"
+import { Approval, ToolPolicy, Turn, TurnContext, TurnMiddleware } from "effect-turn"
 import { FakeModel, History } from "effect-turn/testing"
 import * as Chat from "effect/ai/Chat"
 import * as LanguageModel from "effect/ai/LanguageModel"
@@ -155,6 +155,29 @@ describe("approvals through a governed model", () => {
       )
     }))
 
+  it.effect("G2: the last 1,000 are remembered", () =>
+    Effect.gen(function*() {
+      const tags = Array.from({ length: 1_001 }, (_, i) => `p${i}`)
+      const { book, layer } = world(
+        [
+          FakeModel.calls(tags.map((tag) => says("pay", tag, [tag]))),
+          FakeModel.text("paid"),
+          FakeModel.text("again")
+        ],
+        {},
+        { script: Object.fromEntries(tags.map((tag) => [tag, { ms: 0 }])) }
+      )
+      yield* Effect.gen(function*() {
+        const first = yield* ask("go")
+        const prompt = after("go", first.content, answers(first.content, true))
+        yield* ask(prompt)
+        assert.strictEqual(book.runs.length, 1_001)
+        yield* ask(prompt)
+        assert.strictEqual(book.runs.length, 1_002)
+        assert.strictEqual(book.count("p0"), 2)
+      }).pipe(Effect.provide(layer))
+    }))
+
   it.effect("a stop while an approved call runs waits for it; sent again it is answered as it was", () =>
     Effect.gen(function*() {
       const { book, layer } = world([FakeModel.calls([says("pay", "p")]), FakeModel.text("paid")], {}, {
@@ -197,6 +220,53 @@ describe("approvals through a governed model", () => {
         assert.deepStrictEqual(wordsOf((yield* ended(again)).content), ['result p "p"', "paid", "finish"])
         assert.strictEqual(book.count("p"), 1)
       }).pipe(Effect.provide(layer))
+    }))
+
+  it.effect("R10: an approval is for the arguments that were shown: what a middleware changes is for a rule to approve", () =>
+    Effect.gen(function*() {
+      const doubled = TurnMiddleware.make("other", {
+        before: ({ params }) =>
+          Effect.succeed(TurnMiddleware.replaceArguments({ ...(params as Record<string, unknown>), n: 2 }))
+      })
+      for (const decide of [undefined, () => Approval.approve()]) {
+        const { book, layer } = world(
+          [FakeModel.calls([says("pay", "p")]), FakeModel.text("ok")],
+          {
+            middleware: [doubled],
+            ...(decide === undefined
+              ? undefined
+              : { decide: ({ arguments: args }) => args["n"] === 2 ? decide() : undefined })
+          }
+        )
+        yield* drive(
+          Effect.gen(function*() {
+            const first = yield* ask("go")
+            const { content } = yield* ask(after("go", first.content, answers(first.content, true)))
+            assert.deepStrictEqual(
+              wordsOf(content)[0],
+              decide === undefined ? "result p pending_approval" : 'result p "p"'
+            )
+            assert.strictEqual(book.count("p"), decide === undefined ? 0 : 1)
+          }).pipe(Effect.provide(layer))
+        )
+      }
+    }))
+
+  it.effect("R10: a history in which the arguments were changed meanwhile has no approval for them", () =>
+    Effect.gen(function*() {
+      const { book, layer } = world([FakeModel.calls([says("pay", "p")]), FakeModel.text("ok")])
+      yield* drive(
+        Effect.gen(function*() {
+          const first = yield* ask("go")
+          const changed = first.content.map((part) =>
+            part.type === "tool-call" ? { ...part, params: { tag: "more" } } : part
+          )
+          const { content } = yield* ask(after("go", changed, answers(first.content, true)))
+          assert.deepStrictEqual(wordsOf(content), ["ok", "finish"])
+          assert.deepStrictEqual(lines((yield* prompts).at(-1)!).at(-1), "tool: p pending_approval")
+          assert.deepStrictEqual(book.runs, [])
+        }).pipe(Effect.provide(layer))
+      )
     }))
 
   it.effect("the inner model never runs a call, and a request that nobody answers is told to the model as that", () =>

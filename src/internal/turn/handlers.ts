@@ -29,7 +29,7 @@ export const governedHandlers = (
     const own = context.mapUnsafe.get(tool.id) as AnyHandler | undefined
     if (own === undefined) continue
     const handler = (params: unknown, call: Call) => governedCall(tool, own, run, params, call)
-    handlers.set(tool.id, { ...own, handler, context })
+    handlers.set(tool.id, { ...own, handler })
   }
   return Context.makeUnsafe(handlers)
 }

@@ -25,7 +25,6 @@ import * as ToolPolicy from "../../ToolPolicy.ts"
 import * as TurnContext from "../../TurnContext.ts"
 import type * as TurnEvent from "../../TurnEvent.ts"
 import type { BeginOptions } from "./begin.ts"
-import { canonical } from "./json.ts"
 import * as Ledger from "./ledger.ts"
 import {
   type Answers,
@@ -33,6 +32,7 @@ import {
   type AnyOutcome,
   type AnyPart,
   type AnyResult,
+  contentOf,
   deniedPart,
   inHistory,
   newId,
@@ -60,7 +60,7 @@ interface Listening {
   readonly end: (reason: ToolCall.FinishReason | undefined) => Effect.Effect<ReadonlyArray<AnyOutcome>>
 }
 
-/** How many used approvals are remembered. */
+/** How many approvals are remembered: those that were asked for, and those that were used. */
 const remembered = 1_000
 
 /** What models of one runtime remember. */
@@ -68,6 +68,23 @@ export class Memory {
   /** Approvals that are used: the answer of their call, once it is there; undefined for a call that never started. */
   readonly used = new Map<string, Deferred.Deferred<AnyResult | undefined>>()
   readonly answers: Answers = new WeakMap()
+  /** What approvals were asked for: the tool and its arguments. */
+  private readonly asked = new Map<string, string>()
+
+  /** A new approval of a call. */
+  ask(call: AnyCall): Effect.Effect<AnyPart> {
+    return Effect.map(newId, (approvalId) => {
+      this.asked.set(approvalId, shownOf(call))
+      if (this.asked.size > remembered) this.asked.delete(this.asked.keys().next().value!)
+      return Response.makePart("tool-approval-request", { approvalId, toolCallId: call.id })
+    })
+  }
+
+  /** Whether this is the call that was shown; of approvals that are not remembered the history is believed, as by `effect/ai`. */
+  isOf(approvalId: string, call: Prompt.ToolCallPart): boolean {
+    const shown = this.asked.get(approvalId)
+    return shown === undefined || shown === shownOf(call)
+  }
 
   use(key: string): Deferred.Deferred<AnyResult | undefined> {
     const answer = Deferred.makeUnsafe<AnyResult | undefined>()
@@ -88,6 +105,9 @@ export class Memory {
     }
   }
 }
+
+const shownOf = ({ name, params }: { readonly name: string; readonly params: unknown }): string =>
+  JSON.stringify([name, contentOf(params)])
 
 const memories = new WeakMap<object, Memory>()
 
@@ -151,7 +171,7 @@ const respond = Effect.fnUntraced(
       })
       for (const [position, outcome] of outcomes.entries()) {
         const part = said.parts[position]
-        if (part !== undefined) content.push(yield* answerOf(part, outcome, before.toolkit.tools))
+        if (part !== undefined) content.push(yield* answerOf(by.memory, part, outcome, before.toolkit.tools))
       }
     }
     return "value" in response
@@ -161,9 +181,9 @@ const respond = Effect.fnUntraced(
 )
 
 /** A call that is held is asked about; every other has its answer. */
-const answerOf = (call: AnyCall, outcome: AnyOutcome, tools: Tools): Effect.Effect<AnyPart> =>
+const answerOf = (memory: Memory, call: AnyCall, outcome: AnyOutcome, tools: Tools): Effect.Effect<AnyPart> =>
   outcome.status === "pending_approval"
-    ? Effect.map(newId, (approvalId) => Response.makePart("tool-approval-request", { approvalId, toolCallId: call.id }))
+    ? memory.ask(call)
     : Effect.succeed(resultPart(call.id, outcome, tools) as AnyPart)
 
 /** What `effect/ai` takes for the end of a response that is whole: after any other it runs nothing, and neither does a turn. */
@@ -206,7 +226,10 @@ const prepare = Effect.fnUntraced(function*(by: Governing, options: AnyOptions) 
 /** Answers the calls for which the prompt holds a decision and no answer; gives the answers, in the order of the calls. */
 const decided = Effect.fnUntraced(
   function*(by: Governing, toolkit: Before["toolkit"], { entries }: Ledger.Ledger, turn: BeginOptions) {
-    const open = entries.filter((entry) => entry.answer === undefined && entry.decision !== undefined)
+    const open = entries.filter(({ answer, call, decision }) =>
+      // Changed arguments need a new approval (rule R10).
+      answer === undefined && decision !== undefined && by.memory.isOf(decision.approvalId, call)
+    )
     if (open.length === 0) return []
     const approved = yield* runApproved(by, toolkit, open.filter((entry) => entry.decision!.approved), turn)
     return open.map((entry) => {
@@ -232,8 +255,8 @@ const runApproved = (
     const { memory } = by
     const tenant = Context.getOrElse(fiber.context as Context.Context<any>, TurnContext.Tenant, () => "default")
     const answers = new Map<Ledger.Entry, AnyResult>()
-    const keyOf = ({ approvalId, call }: Ledger.Entry) =>
-      JSON.stringify([tenant, approvalId, call.id, call.name, canonical(call.params, Infinity) ?? ""])
+    const keyOf = ({ call, decision }: Ledger.Entry) =>
+      JSON.stringify([tenant, decision!.approvalId, call.id, call.name, contentOf(call.params)])
     const round: Effect.Effect<Map<Ledger.Entry, AnyResult>> = Effect.suspend(() => {
       const left = entries.filter((entry) => !answers.has(entry))
       const known = left.flatMap((entry) => {
@@ -255,7 +278,11 @@ const runApproved = (
       const run = fresh.length === 0 ? Effect.void : Effect.ensuring(
         by.run(toolkit, fresh.map(({ call }) => ToolCall.make(call.id, call.name, call.params)), {
           ...turn,
-          decide: () => approve,
+          // What was approved is a call with these arguments: others that a middleware gives it are approved by nobody yet.
+          decide: (request) => {
+            const args = contentOf(fresh[request.position]?.call.params)
+            return args !== undefined && args === contentOf(request.arguments) ? approve : turn.decide?.(request)
+          },
           onClosed: (closed) =>
             Effect.suspend(() => {
               settle(closed.outcomes)
@@ -303,12 +330,14 @@ type Out = Queue.Queue<AnyPart, unknown>
 
 /** Lets the answers of a stream out, each when those before it are out. */
 class Answering {
+  private readonly memory: Memory
   private readonly queue: Out
   private readonly said: Said
   private readonly tools: Tools
   private readonly answers: Array<AnyOutcome | undefined> = []
   private next = 0
-  constructor(queue: Out, said: Said, tools: Tools) {
+  constructor(memory: Memory, queue: Out, said: Said, tools: Tools) {
+    this.memory = memory
     this.queue = queue
     this.said = said
     this.tools = tools
@@ -341,7 +370,7 @@ class Answering {
       const call = this.said.parts[this.next + i]
       return call === undefined
         ? Effect.void
-        : Effect.flatMap(answerOf(call, outcome, this.tools), (part) => Queue.offer(this.queue, part))
+        : Effect.flatMap(answerOf(this.memory, call, outcome, this.tools), (part) => Queue.offer(this.queue, part))
     }, { discard: true })
 }
 
@@ -361,7 +390,7 @@ const speak = Effect.fnUntraced(
   function*(by: Governing, { options, toolkit }: Before, parts: Stream.Stream<AnyPart, any, any>, queue: Out) {
     const { tools } = toolkit
     const said = new Said()
-    const answering = new Answering(queue, said, tools)
+    const answering = new Answering(by.memory, queue, said, tools)
     let turn: Listening | undefined
     const opened = Effect.suspend(() =>
       turn !== undefined ? Effect.succeed(turn) : Effect.map(

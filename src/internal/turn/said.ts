@@ -32,6 +32,12 @@ export const newId: Effect.Effect<string> = Effect.flatMap(
   (found) => Option.getOrElse(found, () => IdGenerator.defaultIdGenerator).generateId()
 )
 
+/** Arguments in one form, to be compared; undefined for what is no JSON object. */
+export const contentOf = (params: unknown): string | undefined => {
+  const parsed = parse(params, anyLength)
+  return parsed._tag === "ok" ? canonical(parsed.value, Infinity) : undefined
+}
+
 /** The calls of one response, in the order in which it makes them. */
 export class Said {
   /** As they came; their positions are those of the turn. */
