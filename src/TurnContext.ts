@@ -82,6 +82,12 @@ export interface CallContext {
   readonly idempotencyKey: string | undefined
   /** The words of whoever approved the call. */
   readonly approvalNote: string | undefined
+  /**
+   * Tells `heed` once when the call is told to stop, also where its handler is not interrupted for it; gives what takes it back.
+   *
+   * @internal
+   */
+  readonly onStop?: (heed: () => void) => () => void
 }
 
 /**

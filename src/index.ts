@@ -10,11 +10,14 @@
  * - **capabilities**, strangers to one another: `Siblings`, `Handler`, `Backend`, `ToolDurations`, `TurnJournal`, `Approval`,
  *   `TurnMiddleware`
  * - **turn**, the only module that knows them all: `Turn`
- * - **drivers**, around turns: `TurnTelemetry`
+ * - **drivers**, around turns: `Agent`, `TurnTelemetry`
  * - **hosts**, entries of their own: `index`, `testing/` (`effect-turn/testing`) and the program `cli/`
  *
  * @since 0.1.0
  */
+
+/** @since 0.1.0 */
+export * as Agent from "./Agent.ts"
 
 /** @since 0.1.0 */
 export * as Approval from "./Approval.ts"

@@ -5,6 +5,7 @@ import { checkSizes } from "./checks/size.ts"
 
 /** Bytes after gzip. A budget changes in the commit that needs it, with a reason in the change log. */
 const budgets = {
+  Agent: 44_000,
   Approval: 3_000,
   Backend: 7_500,
   Handler: 4_000,

@@ -106,6 +106,8 @@ export class Run extends Siblings.Member<AnyOutcome> implements Backend.Entry, A
   waitedForPermit = false
   /** Turns that run inside this run's handler. */
   nested: Set<TurnState> | undefined = undefined
+  /** Told when this run is to stop, whether or not its fiber is interrupted for it. */
+  heeding: Set<() => void> | undefined = undefined
 
   constructor(
     group: Siblings.Group<AnyOutcome>,
@@ -191,6 +193,7 @@ export class Run extends Siblings.Member<AnyOutcome> implements Backend.Entry, A
   /** Ends the work if that may be done, and bounds the wait for it. */
   interrupt(): void {
     if (this.policy.interruptible) this.fiber?.interruptUnsafe()
+    if (this.heeding !== undefined) { for (const heed of this.heeding) this.turn.setting.runtime.later(heed) }
     if (this.phase !== "running" || this.concluding) return
     if (this.timer !== undefined) this.timer.off = true
     if (this.idleTimer !== undefined) this.idleTimer.off = true
@@ -242,6 +245,14 @@ export class CallView implements TurnContext.CallContext {
   }
   get approvalNote() {
     return this.run.approved?.note
+  }
+  /** @internal */
+  onStop(heed: () => void): () => void {
+    const { run } = this
+    if (run.stopReason !== undefined || run.expired !== undefined) heed()
+    const heeding = run.heeding ??= new Set()
+    heeding.add(heed)
+    return () => heeding.delete(heed)
   }
 }
 

@@ -31,7 +31,7 @@ const layers: ReadonlyArray<Layer> = [
     modules: ["Siblings", "Handler", "Backend", "ToolDurations", "TurnJournal", "Approval", "TurnMiddleware"]
   },
   { name: "turn", siblings: false, effects: true, modules: ["Turn"] },
-  { name: "drivers", siblings: false, effects: true, modules: ["TurnTelemetry"] },
+  { name: "drivers", siblings: false, effects: true, modules: ["Agent", "TurnTelemetry"] },
   { name: "hosts", siblings: false, effects: true, modules: ["index", "testing/", "cli/"] }
 ]
 
