@@ -287,20 +287,18 @@ export interface StepOptions<K> {
 }
 
 /**
- * What an agent is run with.
+ * What agents have in common, run by a program or inside a tool.
  *
  * @category models
  * @since 0.1.0
  * @stability experimental
  */
-export interface Options<
+export interface Settings<
   K extends AnyToolkit = Toolkit.Toolkit<{}>,
   Terminal extends string = never,
   E = never,
   R = never
 > {
-  /** What it begins with: a question, or a history in which each call has its one result. */
-  readonly prompt: Prompt.RawInput
   /** Its tools. Default: none. */
   readonly toolkit?: K | undefined
   /** What ends the loop besides the model's last words. Default: 20 steps. */
@@ -309,8 +307,6 @@ export interface Options<
   readonly deadline?: ToolPolicy.Limit | undefined
   /** A stop button: ends the loop when it succeeds, as a result. Its value is the caller's own word: `"user"`, `"budget"`, … */
   readonly cancelOn?: Effect.Effect<string | void> | undefined
-  /** The id of this one run; its turns are `<id>/1`, `<id>/2`, … Never give the same id twice. Default: a random one. */
-  readonly id?: string | undefined
   /** A name for its spans. */
   readonly name?: string | undefined
   readonly toolChoice?: LanguageModel.ToolChoice<NamesOf<NoInfer<K>>> | undefined
@@ -324,6 +320,25 @@ export interface Options<
   readonly onEvent?: ((event: AgentEvent<NoInfer<K>, Terminal>) => void) | undefined
   /** Told once, before the loop's own end is seen, with a history that can go on: also when it fails, dies, or is interrupted. */
   readonly onClosed?: ((closed: Closed<NoInfer<K>>) => Effect.Effect<void>) | undefined
+}
+
+/**
+ * What an agent is run with.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface Options<
+  K extends AnyToolkit = Toolkit.Toolkit<{}>,
+  Terminal extends string = never,
+  E = never,
+  R = never
+> extends Settings<K, Terminal, E, R> {
+  /** What it begins with: a question, or a history in which each call has its one result. */
+  readonly prompt: Prompt.RawInput
+  /** The id of this one run; its turns are `<id>/1`, `<id>/2`, … Never give the same id twice. Default: a random one. */
+  readonly id?: string | undefined
 }
 
 /**
@@ -594,13 +609,30 @@ export const asTool = <const Name extends string>(name: Name, options: { readonl
   )
 
 /**
- * Makes the handler of a sub-agent, from what it is run with for given parameters.
+ * What a sub-agent is run with.
+ *
+ * @category sub-agents
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface HandlerOptions<
+  in P = Task,
+  K extends AnyToolkit = Toolkit.Toolkit<{}>,
+  Terminal extends string = never,
+  R = never
+> extends Settings<K, Terminal, never, R> {
+  /** What it begins with, from the parameters of the call. Default: its `task`. */
+  readonly prompt?: ((params: P) => Prompt.RawInput) | undefined
+}
+
+/**
+ * Makes the handler of a sub-agent.
  *
  * **Details**
  *
  * The model and the handlers of its tools are those of where the handler is made; all else, tenant, permits, the turn around it,
- * comes with the call. Its history is its own, and what it spends its parent has spent. A stop of the call is a stop of the agent.
- * An error of its model is the tool's failure {@link AgentFailed}; misuse is a defect.
+ * comes with the call. Its history is its own, its id is that of the call, and what it spends its parent has spent. A stop of the
+ * call is a stop of the agent. An error of its model is the tool's failure {@link AgentFailed}; misuse is a defect.
  *
  * **Example** (A researcher)
  *
@@ -613,7 +645,7 @@ export const asTool = <const Name extends string>(name: Name, options: { readonl
  * const Research = Agent.asTool("research", { description: "Finds something out." })
  * const toolkit = Toolkit.make(Research)
  * const handlers = toolkit.toLayer(Effect.gen(function*() {
- *   return { research: yield* Agent.handler(({ task }: Agent.Task) => ({ prompt: task })) }
+ *   return { research: yield* Agent.handler({ prompt: ({ task }) => `You are a researcher. ${task}` }) }
  * })).pipe(Layer.provide([FakeModel.layer([FakeModel.text("It is blue.")]), Turn.layer()]))
  *
  * const model = FakeModel.layer([
@@ -637,6 +669,6 @@ export const handler = <
   Terminal extends NamesOf<K> = never,
   R = never
 >(
-  options: (params: P) => Options<K, Terminal, never, R>
+  options: HandlerOptions<P, K, Terminal, R>
 ): Effect.Effect<(params: P) => Effect.Effect<Answer, AgentFailed>, never, Services<K> | R> =>
   handlerOf(options as any, run as any, (message, changed) => new AgentFailed({ message, changed })) as any

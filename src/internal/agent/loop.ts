@@ -139,17 +139,16 @@ class Loop {
   }
 
   main(): Effect.Effect<Result, Failure, any> {
-    const self = this
-    return Effect.gen(function*() {
+    return Effect.gen({ self: this }, function*() {
       for (let number = 1;; number++) {
-        if (self.halted !== undefined) return self.end(self.halted)
-        const prepared = yield* self.prepare()
-        if (prepared instanceof Halt) return self.end(prepared)
-        const turn = `${self.setting.agent}/${number}`
-        self.emit((agent, at) => ({ _tag: "StepStarted", agent, at, step: number, turn }))
-        const said = yield* self.ask(number, prepared)
-        if (said instanceof Halt) return self.end(said)
-        const outcomes = said.asks ? yield* self.answer(number, turn, said, prepared) : []
+        if (this.halted !== undefined) return this.end(this.halted)
+        const prepared = yield* this.prepare()
+        if (prepared instanceof Halt) return this.end(prepared)
+        const turn = `${this.setting.agent}/${number}`
+        this.emit((agent, at) => ({ _tag: "StepStarted", agent, at, step: number, turn }))
+        const said = yield* this.ask(number, prepared)
+        if (said instanceof Halt) return this.end(said)
+        const outcomes = said.asks ? yield* this.answer(number, turn, said, prepared) : []
         const step: Step = {
           number,
           turn,
@@ -159,11 +158,11 @@ class Loop {
           calls: said.asks ? said.calls : [],
           outcomes
         }
-        if (!said.asks) self.history = Prompt.concat(self.history, Prompt.fromResponseParts(said.parts as Array<any>))
-        self.steps.push(step)
-        self.emit((agent, at) => ({ _tag: "StepEnded", agent, at, step }))
-        const ended = self.endAfter(step)
-        if (ended !== undefined) return self.end(ended)
+        if (!said.asks) this.history = Prompt.concat(this.history, Prompt.fromResponseParts(said.parts as Array<any>))
+        this.steps.push(step)
+        this.emit((agent, at) => ({ _tag: "StepEnded", agent, at, step }))
+        const ended = this.endAfter(step)
+        if (ended !== undefined) return this.end(ended)
       }
     })
   }
@@ -172,12 +171,11 @@ class Loop {
   private prepare(): Effect.Effect<Prepared | Halt, Failure, any> {
     const { options } = this.setting
     const { prepareStep } = options
-    const self = this
-    return Effect.gen(function*() {
+    return Effect.gen({ self: this }, function*() {
       let asked: Agent.StepOptions<any> = {}
       if (prepareStep !== undefined) {
-        const given = prepareStep(self.state())
-        const exit = yield* self.attempt(Effect.isEffect(given) ? given : Effect.succeed(given))
+        const given = prepareStep(this.state())
+        const exit = yield* this.attempt(Effect.isEffect(given) ? given : Effect.succeed(given))
         if (Exit.isFailure(exit)) return yield* exit as Exit.Exit<never, Failure>
         if (exit.value instanceof Halt) return exit.value
         asked = exit.value ?? asked
@@ -185,7 +183,7 @@ class Loop {
       if (asked.prompt !== undefined) {
         const history = historyOf("the prompt of `prepareStep`", asked.prompt)
         if (history instanceof TurnError.TurnError) return yield* history
-        self.history = history
+        this.history = history
       }
       const toolkit = options.toolkit as AnyToolkit | undefined ?? Toolkit.empty
       const offer = offerOf(toolkit, asked.tools)
@@ -195,7 +193,7 @@ class Loop {
       }
       return {
         offer,
-        prompt: withSystem(self.history, asked.system),
+        prompt: withSystem(this.history, asked.system),
         toolChoice: asked.toolChoice ?? options.toolChoice,
         sequential: asked.parallel === false
       }
@@ -207,11 +205,9 @@ class Loop {
     const parts: Array<Part> = []
     const told = (part: Part) => this.emit((agent) => ({ _tag: "PartReceived", agent, step: number, part }))
     return Effect.flatMap(this.attempt(io.ask(prepared, parts, told)), (exit): Exit.Exit<Said | Halt, Failure> => {
-      if (Exit.isSuccess(exit) && !(exit.value instanceof Halt)) {
-        const said = saidOf(parts, io.streamed)
-        meter.add(said.input, said.output)
-        return Exit.succeed(said)
-      }
+      const said = saidOf(parts, io.streamed)
+      meter.add(said.input, said.output)
+      if (Exit.isSuccess(exit) && !(exit.value instanceof Halt)) return Exit.succeed(said)
       // What failed can be asked again from where it was; a stop keeps what the reader has seen.
       if (Exit.isSuccess(exit) || Cause.hasInterruptsOnly(exit.cause)) {
         this.history = Prompt.concat(this.history, wholeTexts(parts))
@@ -237,8 +233,8 @@ class Loop {
         ? Effect.succeed("deadline")
         : Effect.map(Deferred.await(this.halting), ({ why }) => why),
       onEvent: (event) => {
-        given.onEvent?.(event)
         this.emit((agent) => ({ _tag: "TurnReported", agent, step: number, event }))
+        given.onEvent?.(event)
       },
       onClosed: (turn) => {
         closed = turn.outcomes
@@ -340,7 +336,7 @@ const guarded = (loop: Loop): Effect.Effect<Result, Failure, any> =>
     const unheed = call?.onStop?.(() => loop.stopBy("parent"))
     const stopping = options.cancelOn === undefined
       ? undefined
-      : yield* Effect.forkChild(stopWhenDone(loop, options.cancelOn), { startImmediately: true })
+      : yield* Effect.forkDetach(stopWhenDone(loop, options.cancelOn), { startImmediately: true })
     const exit = yield* Effect.exit(loop.main())
     unheed?.()
     if (stopping !== undefined) {

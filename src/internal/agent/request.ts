@@ -32,7 +32,7 @@ export const offerOf = (toolkit: AnyToolkit, names: ReadonlyArray<string> | unde
   return { forTurn, forModel }
 }
 
-export interface Request {
+interface Request {
   readonly prompt: Prompt.Prompt
   readonly offer: Offer
   readonly toolChoice: LanguageModel.ToolChoice<any> | undefined

@@ -7,6 +7,7 @@ import type * as Agent from "../../Agent.ts"
 import * as TurnContext from "../../TurnContext.ts"
 import type { AnyOptions } from "./loop.ts"
 
+type HandlerOptions = Agent.HandlerOptions<any, any, any, any>
 type Steps = Agent.State<any>["steps"]
 
 interface Seen {
@@ -37,7 +38,7 @@ const idOf = (call: TurnContext.CallContext | undefined): string | undefined =>
     : `${call.identity.turn}#${call.position}${call.attempt === 1 ? "" : `~${call.attempt}`}`
 
 /** What was given where the handler is made, over what comes with the call: its model, and the handlers of its tools. */
-const ownContext = (made: Context.Context<any>, called: Context.Context<any>, options: AnyOptions) => {
+const ownContext = (made: Context.Context<any>, called: Context.Context<any>, options: HandlerOptions) => {
   let context = Context.merge(made, called)
   const tools: ReadonlyArray<Tool.Any> = Object.values(options.toolkit?.tools ?? {})
   for (const key of [LanguageModel.LanguageModel.key, ...tools.map(({ id }) => id)]) {
@@ -47,18 +48,22 @@ const ownContext = (made: Context.Context<any>, called: Context.Context<any>, op
   return context
 }
 
+const promptOf = ({ prompt }: HandlerOptions, params: any) => prompt === undefined ? params.task : prompt(params)
+
 export const handlerOf = (
-  optionsOf: (params: unknown) => AnyOptions,
+  options: HandlerOptions,
   run: (options: AnyOptions) => Effect.Effect<Agent.Result<any, any>, unknown, any>,
   failed: (message: string, changed: ReadonlyArray<string>) => unknown
 ): Effect.Effect<(params: unknown) => Effect.Effect<Agent.Answer, unknown>, never, any> =>
   Effect.map(Effect.context<any>(), (made) => (params) =>
     Effect.withFiber((fiber) => {
-      const options = optionsOf(params)
+      const call = Context.get(fiber.context, TurnContext.CurrentCall)
       let steps: Steps = []
       const agent = run({
         ...options,
-        id: options.id ?? idOf(Context.get(fiber.context, TurnContext.CurrentCall)),
+        prompt: promptOf(options, params),
+        name: options.name ?? call?.tool,
+        id: idOf(call),
         onClosed: (closed) => {
           steps = closed.steps
           return options.onClosed?.(closed) ?? Effect.void
