@@ -17,7 +17,9 @@ import { pipe } from "effect/Function"
 import * as Queue from "effect/Queue"
 import * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
-import { runLoop } from "./internal/agent/loop.ts"
+import type * as Approval from "./Approval.ts"
+import { resumeLoop, runLoop } from "./internal/agent/loop.ts"
+import * as ParkedForm from "./internal/agent/parked.ts"
 import { type AnyToolkit, askStream, askWhole } from "./internal/agent/request.ts"
 import { handlerOf } from "./internal/agent/subAgent.ts"
 import type * as ToolCall from "./ToolCall.ts"
@@ -96,7 +98,8 @@ export const Reason = Schema.Literals([
   "steps",
   "tokens",
   "deadline",
-  "stopped"
+  "stopped",
+  "pending_approval"
 ])
 
 /**
@@ -108,6 +111,7 @@ export const Reason = Schema.Literals([
  * - `terminal_tool`: a call of a {@link terminalTool} succeeded.
  * - `condition`, `steps`, `tokens`: what {@link when}, {@link maxSteps} and {@link maxTokens} say.
  * - `deadline`, `stopped`: its time was over, or `cancelOn` succeeded.
+ * - `pending_approval`: calls wait for a human, and the agent is parked.
  *
  * @category models
  * @since 0.1.0
@@ -124,7 +128,7 @@ export type Reason = typeof Reason.Type
  * @stability experimental
  */
 export interface Ended<out K> extends State<K> {
-  readonly reason: Exclude<Reason, "terminal_tool">
+  readonly reason: Exclude<Reason, "terminal_tool" | "pending_approval">
   readonly why?: string | undefined
   /** What the model said in its last step. */
   readonly text: string
@@ -145,6 +149,37 @@ export interface Finished<out K, out Name, out Value> extends State<K> {
 }
 
 /**
+ * Schema of {@link Parked}.
+ *
+ * @category schemas
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const Parked = ParkedForm.Parked
+
+/**
+ * An agent that waits for a human, as plain data: it can be kept as JSON, and {@link resume}d. `turn.requests` is what is asked.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export type Parked = typeof Parked.Type
+
+/**
+ * A loop that waits for a human. Its `prompt` answers the open calls as pending: it is for going on without them.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface Waiting<out K> extends State<K> {
+  readonly reason: "pending_approval"
+  readonly parked: Parked
+  readonly text: string
+}
+
+/**
  * How a loop has ended, typed by its toolkit and its terminal tools.
  *
  * @category models
@@ -153,6 +188,7 @@ export interface Finished<out K, out Name, out Value> extends State<K> {
  */
 export type Result<K, Terminal extends string = never> =
   | Ended<K>
+  | Waiting<K>
   | (Terminal extends NamesOf<K> ? Finished<K, Terminal, SuccessOf<Turn.ToolsOf<K>, Terminal>> : never)
 
 type SuccessOf<Tools, Name> = Name extends keyof Tools
@@ -339,6 +375,35 @@ export interface Options<
   readonly prompt: Prompt.RawInput
   /** The id of this one run; its turns are `<id>/1`, `<id>/2`, … Never give the same id twice. Default: a random one. */
   readonly id?: string | undefined
+  /**
+   * What happens when calls wait for a human: `"report"` answers them as pending, and the loop goes on; `"park"` ends it, to be
+   * {@link resume}d. A rule, or a human who is asked there and then, is `turn.decide`. Default: `"report"`.
+   */
+  readonly approval?: "report" | "park" | undefined
+}
+
+/**
+ * What a parked agent goes on with: the same tools, conditions, and so on.
+ *
+ * **Details**
+ *
+ * Its id, its steps so far and what it had spent are those of the parked one; its `deadline` begins anew. `decisions` are by position
+ * in the parked turn; those in `Approval.Approvals`, where it is in the context, count as well.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface ResumeOptions<
+  K extends AnyToolkit = Toolkit.Toolkit<{}>,
+  Terminal extends string = never,
+  E = never,
+  R = never
+> extends Settings<K, Terminal, E, R> {
+  readonly approval?: "report" | "park" | undefined
+  readonly decisions?:
+    | ReadonlyArray<{ readonly position: number; readonly decision: Approval.Decision }>
+    | undefined
 }
 
 /**
@@ -396,6 +461,38 @@ export const run = <
   options: Options<K, Terminal, E, R>
 ): Effect.Effect<Result<K, Terminal>, AiError.AiError | TurnError.TurnError | E, Services<K> | R> =>
   runLoop(options, { streamed: false, ask: askWhole, emit: quietly(options.onEvent) }) as Effect.Effect<any, any, any>
+
+/**
+ * Goes on with an agent that was parked: its turn is resumed, and the loop with it. The first step of the result is the parked one.
+ *
+ * **Details**
+ *
+ * What nobody has decided about stays held, so it may be parked again. It is misuse to resume with another tenant, with tools that have
+ * changed, or with decisions for calls that wait for none.
+ *
+ * **Gotchas**
+ *
+ * A parked agent is a value: whoever resumes two copies of it runs its calls twice. A `TurnJournal` in the context does not let that
+ * happen.
+ *
+ * @category running
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const resume = <
+  K extends AnyToolkit = Toolkit.Toolkit<{}>,
+  Terminal extends NamesOf<K> = never,
+  E = never,
+  R = never
+>(
+  parked: Parked,
+  options: ResumeOptions<K, Terminal, E, R>
+): Effect.Effect<Result<K, Terminal>, AiError.AiError | TurnError.TurnError | E, Services<K> | R> =>
+  resumeLoop(options as any, parked, {
+    streamed: false,
+    ask: askWhole,
+    emit: quietly(options.onEvent)
+  }) as Effect.Effect<any, any, any>
 
 /** Whoever listens cannot hurt the agent. The events of a run are of its own toolkit. */
 const quietly = (tell: ((event: any) => void) | undefined): ((event: AgentEvent<any, any>) => void) | undefined =>

@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Agent, Siblings, ToolPolicy, Turn, TurnContext, TurnError } from "effect-turn"
+import { Agent, Approval, Siblings, ToolPolicy, Turn, TurnContext, TurnError } from "effect-turn"
 import { FakeModel } from "effect-turn/testing"
 import * as AiError from "effect/ai/AiError"
 import * as Prompt from "effect/ai/Prompt"
@@ -513,9 +513,9 @@ describe("Agent: identity, options of turns, events", () => {
         "text-end",
         ...(story.includes("tool-params-start") ? ["tool-params-start", "tool-params-delta", "tool-params-end"] : []),
         "tool-call",
-        "finish",
         "TurnStarted",
         "CallStarted",
+        "finish",
         "CallEnded",
         "TurnEnded",
         "StepEnded",
@@ -573,6 +573,173 @@ describe("Agent: identity, options of turns, events", () => {
       const steps = events.flatMap((event) => event._tag === "StepEnded" ? [words(event.step.outcomes)] : [])
       assert.deepStrictEqual(steps, [["error/incomplete_response"], []])
       assert.deepStrictEqual(book.runs, [])
+    }))
+})
+
+describe("Agent: a streamed response", () => {
+  it.effect("starts reads as soon as they are complete, and everything else at its end", () =>
+    Effect.gen(function*() {
+      const { all, book } = agentOf([calls([write("w"), read("r")], { latency: 20, delay: 50 }), text("Done.")])
+      yield* drive(Stream.runDrain(Agent.stream({ prompt, toolkit }))).pipe(Effect.provide(all))
+      const [from] = book.span("r")
+      assert.isBelow(from, book.span("w")[0])
+      assert.isAbove(from, 20)
+    }))
+
+  it.effect("that breaks off keeps what had begun, and what was said in full; nothing else of it runs", () =>
+    Effect.gen(function*() {
+      for (const way of ["failure", "stop"] as const) {
+        const by = way === "stop" ? "hang" : new AiError.RateLimitError({})
+        const said = FakeModel.answer(["I look.", read("r"), write("w"), "And the"], {
+          delay: 10,
+          cut: { after: 11, by }
+        })
+        const { all, book, closed, onClosed } = agentOf([said], { script: { r: { ms: 500 } } })
+        const cancelOn = way === "stop" ? Effect.sleep(200) : Effect.never
+        const loop = Stream.runDrain(Agent.stream({ prompt, toolkit, onClosed, cancelOn }))
+        const exit = yield* Effect.exit(drive(loop)).pipe(Effect.provide(all))
+        assert.strictEqual(Exit.isSuccess(exit), way === "stop")
+        const [{ prompt: history, reason, steps }] = closed as [Agent.Closed<any>]
+        assert.strictEqual(rolesOf(history), "user assistant tool")
+        assert.deepStrictEqual(
+          (history.content[1]!.content as ReadonlyArray<any>).map((part) => part.text ?? part.id),
+          [
+            "I look.",
+            "call_1_1",
+            "call_1_2"
+          ]
+        )
+        assert.deepStrictEqual(
+          [reason, words(steps[0]!.outcomes)],
+          way === "stop"
+            ? ["stopped", ["cancelled/by_caller", "cancelled/by_caller"]]
+            : ["failed", ["ok", "error/incomplete_response"]]
+        )
+        assert.deepStrictEqual(book.runs.map(({ tag }) => tag), ["r"])
+      }
+    }))
+})
+
+describe("Agent: calls that wait for a human", () => {
+  const pay = (tag: string) => call(tools.pay, { tag, k: [] })
+  const script = [
+    calls([read("a"), pay("p"), pay("q")], { text: "I pay.", usage: { input: 5, output: 5 } }),
+    text("Done.")
+  ]
+
+  it.effect("are answered as pending, and the loop goes on; a rule decides at once", () =>
+    Effect.gen(function*() {
+      const { all } = agentOf(script)
+      const result = yield* drive(Agent.run({ prompt, toolkit })).pipe(Effect.provide(all))
+      assert.deepStrictEqual([result.reason, words(result.steps[0]!.outcomes)], [
+        "final",
+        ["ok", "pending_approval", "pending_approval"]
+      ])
+      const ruled = agentOf(script)
+      const decide = (request: Approval.Request) =>
+        Effect.as(Effect.sleep(50), request.arguments["tag"] === "p" ? Approval.approve() : Approval.deny("too dear"))
+      const other = yield* drive(Agent.run({ prompt, toolkit, turn: { decide } })).pipe(Effect.provide(ruled.all))
+      assert.deepStrictEqual(words(other.steps[0]!.outcomes), ["ok", "ok", "error/denied"])
+    }))
+
+  it.effect("park the agent, which is resumed from JSON as often as it takes", () =>
+    Effect.gen(function*() {
+      const { all, book, closed, onClosed } = agentOf(script)
+      const options = { toolkit, onClosed, approval: "park", stopWhen: Agent.maxTokens(1_000) } as const
+      const through = <A>(value: A): A => JSON.parse(JSON.stringify(value))
+      yield* Effect.gen(function*() {
+        const first = yield* drive(Agent.run({ prompt, id: "a-1", ...options }))
+        assert.strictEqual(first.reason, "pending_approval")
+        if (first.reason !== "pending_approval") return
+        // The history can go on without them, and is not what is resumed.
+        assert.deepStrictEqual(faultsOf(first.prompt), [])
+        assert.deepStrictEqual(words(first.steps[0]!.outcomes), ["ok", "pending_approval", "pending_approval"])
+        const parked = through(first.parked)
+        assert.deepStrictEqual(Schema.decodeUnknownSync(Agent.Parked)(parked), first.parked)
+        assert.deepStrictEqual(parked.turn.requests.map(({ arguments: { tag } }) => tag), ["p", "q"])
+
+        const second = yield* drive(
+          Agent.resume(parked, { ...options, decisions: [{ position: 1, decision: Approval.approve() }] })
+        )
+        assert.strictEqual(second.reason, "pending_approval")
+        if (second.reason !== "pending_approval") return
+        const third = yield* drive(Agent.resume(through(second.parked), {
+          ...options,
+          decisions: [{ position: 2, decision: Approval.edit({ tag: "less", k: [] }) }]
+        }))
+        assert.deepStrictEqual([third.reason, third.text, third.agent], ["final", "Done.", "a-1"])
+        assert.deepStrictEqual(third.steps.map(({ number, outcomes }) => [number, words(outcomes)]), [
+          [1, ["ok", "ok", "ok"]],
+          [2, []]
+        ])
+        assert.strictEqual(third.usage.total, 10)
+        assert.deepStrictEqual(book.runs.map(({ tag, turn }) => [tag, turn]), [["a", "a-1/1"], ["p", "a-1/1"], [
+          "less",
+          "a-1/1"
+        ]])
+        assert.strictEqual(rolesOf(third.prompt), "user assistant tool assistant")
+        const answers = third.prompt.content[2]!.content as ReadonlyArray<Prompt.ToolResultPart>
+        assert.deepStrictEqual(answers.map(({ result }) => result), ["a", "p", "less"])
+        assert.deepStrictEqual(closed.map(({ reason }) => reason), ["pending_approval", "pending_approval", "final"])
+      }).pipe(Effect.provide(all))
+    }))
+
+  it.effect("of a stream park it too; a stop closes them instead", () =>
+    Effect.gen(function*() {
+      const { all } = agentOf(script)
+      const events = yield* drive(Stream.runCollect(Agent.stream({ prompt, toolkit, approval: "park" }))).pipe(
+        Effect.provide(all)
+      )
+      const last = events.at(-1)!
+      assert.strictEqual(last._tag === "AgentEnded" && last.result.reason, "pending_approval")
+
+      const stopped = agentOf(script, { script: { a: { ms: 500 } } })
+      const result = yield* drive(
+        Agent.run({ prompt, toolkit, approval: "park", cancelOn: Effect.sleep(50), onClosed: stopped.onClosed })
+      ).pipe(Effect.provide(stopped.all))
+      assert.deepStrictEqual([result.reason, words(result.steps[0]!.outcomes)], ["stopped", [
+        "cancelled/by_caller",
+        "cancelled/by_caller",
+        "cancelled/by_caller"
+      ]])
+    }))
+
+  it.effect("stay as they are when the resumed turn is stopped before or after it has begun", () =>
+    Effect.gen(function*() {
+      const { all, book, closed, onClosed } = agentOf(script, { script: { p: { ms: 100 } } })
+      yield* Effect.gen(function*() {
+        const first = yield* drive(Agent.run({ prompt, toolkit, approval: "park" }))
+        if (first.reason !== "pending_approval") return assert.fail(first.reason)
+        const decisions = [1, 2].map((position) => ({ position, decision: Approval.approve() }))
+        const resumed = Agent.resume(first.parked, { toolkit, decisions, onClosed })
+        const fiber = yield* fork(resumed)
+        yield* TestClock.adjust(50)
+        yield* fork(Fiber.interrupt(fiber))
+        yield* TestClock.adjust(50)
+        assert.isTrue(Exit.hasInterrupts(fiber.pollUnsafe()!))
+        assert.deepStrictEqual(words(closed[0]!.steps[0]!.outcomes), ["ok", "ok", "ok"])
+        assert.deepStrictEqual(book.runs.map(({ end, tag }) => [tag, end]), [["a", "ok"], ["p", "ok"], ["q", "ok"]])
+      }).pipe(Effect.provide(all))
+    }))
+
+  it.effect("what was not parked by an agent, and decisions for what does not wait, are misuse", () =>
+    Effect.gen(function*() {
+      const { all } = agentOf(script)
+      yield* Effect.gen(function*() {
+        const first = yield* drive(Agent.run({ prompt, toolkit, approval: "park" }))
+        if (first.reason !== "pending_approval") return assert.fail(first.reason)
+        const bad = { ...first.parked, before: "?" }
+        const error = yield* Effect.flip(Agent.resume(bad, { toolkit }))
+        assert.match((error as Error).message, /^the parked agent: expected what `Agent.run` parked, and got /)
+        const decisions = [{ position: 0, decision: Approval.approve() }]
+        const other = yield* Effect.flip(Agent.resume(first.parked, { toolkit, decisions }))
+        assert.strictEqual((other as TurnError.TurnError).reason._tag, "InvalidInput")
+        const option = yield* Effect.flip(Agent.run({ prompt, approval: "pork" as "park" }))
+        assert.strictEqual(
+          (option as Error).message,
+          'the option `approval` of an agent: expected "report" or "park", and got "pork"'
+        )
+      }).pipe(Effect.provide(all))
     }))
 })
 

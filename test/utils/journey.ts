@@ -96,6 +96,8 @@ export class World {
   readonly closed: Array<Agent.Closed<any>> = []
   readonly subClosed: Array<Agent.Closed<any>> = []
   atWork = 0
+  /** Turns of the agent itself that have closed. */
+  turns = 0
 
   private work<A, E>(effect: Effect.Effect<A, E>): Effect.Effect<A, E> {
     return Effect.acquireUseRelease(
@@ -154,7 +156,12 @@ export class World {
   readonly options = {
     prompt: "Do it all.",
     toolkit,
-    turn: this.turn,
+    turn: {
+      onClosed: (closed: Turn.Closed<any>) => {
+        this.turns++
+        return this.turn.onClosed(closed)
+      }
+    },
     stopWhen: Agent.maxSteps("infinite"),
     onClosed: (closed: Agent.Closed<any>) => Effect.sync(() => this.closed.push(closed))
   } satisfies Agent.Options<typeof toolkit>
@@ -177,6 +184,8 @@ export class World {
       if (first!.effect === "none" && effects.has(tag)) problems.push(`${tag} took place, and was told as not done`)
       if (first!.effect === "applied" && !effects.has(tag)) problems.push(`${tag} was told as done, and was not`)
     }
+    const asking = this.closed[0]!.steps.filter(({ calls }) => calls.length > 0).length
+    if (asking !== this.turns) problems.push(`${this.turns} turns have closed, and ${asking} are in the steps`)
     // What the result says of the steps is what the turns were told, and stands in the history.
     const results = this.closed[0]!.prompt.content.flatMap((message) =>
       message.role === "tool" ? message.content.flatMap((part) => part.type === "tool-result" ? [part] : []) : []

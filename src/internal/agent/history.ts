@@ -40,14 +40,43 @@ export const saidOf = (parts: ReadonlyArray<Part>, streamed: boolean): Said => {
   }
 }
 
-/** What had been said in full of a response that was stopped: its whole texts, and never an open call. */
-export const wholeTexts = (parts: ReadonlyArray<Part>): Prompt.Prompt => {
-  const ended = new Set(parts.flatMap((part) => part.type === "text-end" ? [part.id] : []))
-  return Prompt.fromResponseParts(parts.filter((part) =>
-    part.type === "text" ||
-    ((part.type === "text-start" || part.type === "text-delta" || part.type === "text-end") && ended.has(part.id))
-  ))
+/** The ids of texts and of reasoning that were begun and not ended, and of the provider's own calls without a result. */
+const unended = (parts: ReadonlyArray<Part>): ReadonlySet<string> => {
+  const open = new Set<string>()
+  for (const part of parts) {
+    if (part.type === "text-start" || part.type === "reasoning-start") open.add(`${part.type.split("-")[0]} ${part.id}`)
+    else if (part.type === "text-end" || part.type === "reasoning-end") {
+      open.delete(`${part.type.split("-")[0]} ${part.id}`)
+    } else if (part.type === "tool-call" && part.providerExecuted === true) open.add(`call ${part.id}`)
+    else if (part.type === "tool-result" && part.preliminary !== true) open.delete(`call ${part.id}`)
+  }
+  return open
 }
+
+/** What of a response that broke off was said in full. */
+export const wholeParts = (parts: ReadonlyArray<Part>): ReadonlyArray<Part> => {
+  const open = unended(parts)
+  return parts.filter((part) => {
+    switch (part.type) {
+      case "text-start":
+      case "text-delta":
+      case "text-end":
+        return !open.has(`text ${part.id}`)
+      case "reasoning-start":
+      case "reasoning-delta":
+      case "reasoning-end":
+        return !open.has(`reasoning ${part.id}`)
+      case "tool-call":
+        return !open.has(`call ${part.id}`)
+      default:
+        return true
+    }
+  })
+}
+
+/** The same, without its calls: reasoning that led to them means nothing without them. */
+export const wholeTexts = (parts: ReadonlyArray<Part>): Prompt.Prompt =>
+  Prompt.fromResponseParts(wholeParts(parts).filter(({ type }) => type.startsWith("text")))
 
 /**
  * The first thing for which a provider would refuse the history, in words; undefined when there is none. Each call of ours is

@@ -1,14 +1,12 @@
 /**
  * The loop: step, turn, step, until something ends it.
  *
- * - A1: the history that is handed over is valid at any moment: a response and the answers to its calls become part of it in one
- *   step, when the turn has closed.
+ * - A1: the history that is handed over is valid at any moment: it changes between steps, and as `step.ts` says (S1).
  * - A2: only what waits may be interrupted: the hook, the request, the turn. What comes between runs to its end, so that no
  *   response is lost, and no outcome.
  * - A3: whatever ends the loop, the history is handed over once, before the loop's own end is seen.
  * - A4: a turn is stopped by its own means, so that it waits for what it started and its answers say who stopped it.
  */
-import type * as AiError from "effect/ai/AiError"
 import * as Prompt from "effect/ai/Prompt"
 import * as Toolkit from "effect/ai/Toolkit"
 import * as Cause from "effect/Cause"
@@ -23,18 +21,16 @@ import type * as Agent from "../../Agent.ts"
 import type * as Outcome from "../../Outcome.ts"
 import * as ToolCall from "../../ToolCall.ts"
 import * as ToolPolicy from "../../ToolPolicy.ts"
-import * as Turn from "../../Turn.ts"
 import * as TurnContext from "../../TurnContext.ts"
 import * as TurnError from "../../TurnError.ts"
-import { type Part, problemOf, type Said, saidOf, wholeTexts } from "./history.ts"
+import { problemOf } from "./history.ts"
 import { CurrentMeter, Meter } from "./meter.ts"
-import { type AnyToolkit, type Ask, type Offer, offerOf, withSystem } from "./request.ts"
+import { type Begin, decodeParked, encodeParked } from "./parked.ts"
+import { type AnyToolkit, type Ask, offerOf, withSystem } from "./request.ts"
+import { type AnyOptions, type Around, type Failure, Halt, type Over, type Prepared, StepAtWork } from "./step.ts"
 
-export type AnyOptions = Agent.Options<any, any, any, any>
 type Step = Agent.Step<any>
 type Result = Agent.Result<any, any>
-type Failure = AiError.AiError | TurnError.TurnError
-type Outcomes = ReadonlyArray<Outcome.Outcome<any>>
 type Restore = <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
 
 /** How the model is asked, and who is told. */
@@ -42,16 +38,6 @@ export interface Io {
   readonly streamed: boolean
   readonly ask: Ask
   readonly emit: ((event: Agent.AgentEvent<any, any>) => void) | undefined
-}
-
-/** What ends the loop from outside. */
-class Halt {
-  readonly reason: "stopped" | "deadline"
-  readonly why: string | undefined
-  constructor(reason: "stopped" | "deadline", why?: string) {
-    this.reason = reason
-    this.why = why
-  }
 }
 
 const late = new Halt("deadline")
@@ -79,25 +65,53 @@ interface Setting {
   readonly options: AnyOptions
   readonly io: Io
   readonly agent: string
+  readonly conversation: string
   readonly clock: Clock.Clock
   readonly meter: Meter
   readonly deadlineAt: number
   readonly call: TurnContext.CallContext | undefined
+  readonly begin: Begin
 }
 
-class Loop {
+class Loop implements Around {
   readonly setting: Setting
   readonly restore: Restore
-  readonly steps: Array<Step> = []
   history: Prompt.Prompt
   halt: Halt | undefined = undefined
+  readonly steps: Array<Step> = []
   /** Done when the loop is to stop. */
   private readonly halting = Deferred.makeUnsafe<Halt>()
 
-  constructor(setting: Setting, history: Prompt.Prompt, restore: Restore) {
+  constructor(setting: Setting, restore: Restore) {
     this.setting = setting
-    this.history = history
+    this.history = setting.begin.history
     this.restore = restore
+  }
+
+  get agent() {
+    return this.setting.agent
+  }
+  get options() {
+    return this.setting.options
+  }
+  get streamed() {
+    return this.setting.io.streamed
+  }
+  get ask() {
+    return this.setting.io.ask
+  }
+  get interruption() {
+    return this.setting.call === undefined ? "interrupted" : "parent"
+  }
+  get left(): number {
+    const { clock, deadlineAt } = this.setting
+    return deadlineAt - clock.currentTimeMillisUnsafe()
+  }
+  get stopped(): Effect.Effect<Halt> {
+    return Deferred.await(this.halting)
+  }
+  private get halted(): Halt | undefined {
+    return this.halt ?? (this.left <= 0 ? late : undefined)
   }
 
   stopBy(why: string | undefined): void {
@@ -106,13 +120,20 @@ class Loop {
     Deferred.doneUnsafe(this.halting, Effect.succeed(this.halt))
   }
 
-  private get left(): number {
-    const { clock, deadlineAt } = this.setting
-    return deadlineAt - clock.currentTimeMillisUnsafe()
+  spend(input: number, output: number): void {
+    this.setting.meter.add(input, output)
   }
 
-  private get halted(): Halt | undefined {
-    return this.halt ?? (this.left <= 0 ? late : undefined)
+  emit(make: (agent: string, at: number) => Agent.AgentEvent<any, any>): void {
+    const { agent, clock, io } = this.setting
+    io.emit?.(make(agent, clock.currentTimeMillisUnsafe()))
+  }
+
+  /** Waits for an effect, unless the loop is stopped first: then that is interrupted and awaited (A2). */
+  attempt<A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<Exit.Exit<A | Halt, E>, never, R> {
+    const { left, stopped } = this
+    const halts = left === Infinity ? stopped : Effect.raceFirst(stopped, Effect.as(Effect.sleep(left), late))
+    return Effect.exit(this.restore(Effect.raceFirst(effect, halts)))
   }
 
   state(): Agent.State<any> {
@@ -121,47 +142,37 @@ class Loop {
     return { agent, steps: [...this.steps], usage, prompt: this.history }
   }
 
-  private end(how: { readonly reason: Agent.Reason; readonly why?: string | undefined }): Result {
+  private end(how: { readonly reason: Agent.Reason; readonly [name: string]: unknown }): Result {
     return { ...this.state(), text: this.steps.at(-1)?.text ?? "", ...how } as Result
-  }
-
-  private emit(make: (agent: string, at: number) => Agent.AgentEvent<any, any>): void {
-    const { agent, clock, io } = this.setting
-    io.emit?.(make(agent, clock.currentTimeMillisUnsafe()))
-  }
-
-  /** Waits for an effect, unless the loop is stopped first: then that is interrupted and awaited (A2). */
-  private attempt<A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<Exit.Exit<A | Halt, E>, never, R> {
-    const { left } = this
-    const stopped = Deferred.await(this.halting)
-    const halts = left === Infinity ? stopped : Effect.raceFirst(stopped, Effect.as(Effect.sleep(left), late))
-    return Effect.exit(this.restore(Effect.raceFirst(effect, halts)))
   }
 
   main(): Effect.Effect<Result, Failure, any> {
     return Effect.gen({ self: this }, function*() {
-      for (let number = 1;; number++) {
-        if (this.halted !== undefined) return this.end(this.halted)
-        const prepared = yield* this.prepare()
-        if (prepared instanceof Halt) return this.end(prepared)
-        const turn = `${this.setting.agent}/${number}`
-        this.emit((agent, at) => ({ _tag: "StepStarted", agent, at, step: number, turn }))
-        const said = yield* this.ask(number, prepared)
-        if (said instanceof Halt) return this.end(said)
-        const outcomes = said.asks ? yield* this.answer(number, turn, said, prepared) : []
-        const step: Step = {
-          number,
-          turn,
-          text: said.text,
-          finishReason: said.finishReason,
-          usage: { input: said.input, output: said.output, total: said.input + said.output },
-          calls: said.asks ? said.calls : [],
-          outcomes
+      const { begin } = this.setting
+      for (let number = begin.step;; number++) {
+        const parking = number === begin.step ? begin.parking : undefined
+        let over: Over
+        if (parking !== undefined) {
+          const step = new StepAtWork(this, number, yield* this.preparedOf({}))
+          over = yield* step.resume(parking, begin.words!, begin.decisions)
+        } else {
+          if (this.halted !== undefined) return this.end({ ...this.halted })
+          const prepared = yield* this.prepare()
+          if (prepared instanceof Halt) return this.end({ ...prepared })
+          over = yield* new StepAtWork(this, number, prepared).run()
         }
-        if (!said.asks) this.history = Prompt.concat(this.history, Prompt.fromResponseParts(said.parts as Array<any>))
-        this.steps.push(step)
-        this.emit((agent, at) => ({ _tag: "StepEnded", agent, at, step }))
-        const ended = this.endAfter(step)
+        const { failed, halt, parked, step } = over
+        if (step !== undefined) this.steps.push(step)
+        if (failed !== undefined) return yield* Effect.failCause(failed)
+        if (halt !== undefined) return this.end({ ...halt })
+        if (parked !== undefined && this.options.approval === "park") {
+          const { conversation, meter } = this.setting
+          return this.end({
+            reason: "pending_approval",
+            parked: encodeParked({ agent: this.agent, conversation, step: step!, meter, parking: parked })
+          })
+        }
+        const ended = this.endAfter(step!)
         if (ended !== undefined) return this.end(ended)
       }
     })
@@ -169,86 +180,37 @@ class Loop {
 
   /** What the caller wants of this step. */
   private prepare(): Effect.Effect<Prepared | Halt, Failure, any> {
-    const { options } = this.setting
-    const { prepareStep } = options
     return Effect.gen({ self: this }, function*() {
-      let asked: Agent.StepOptions<any> = {}
-      if (prepareStep !== undefined) {
-        const given = prepareStep(this.state())
-        const exit = yield* this.attempt(Effect.isEffect(given) ? given : Effect.succeed(given))
-        if (Exit.isFailure(exit)) return yield* exit as Exit.Exit<never, Failure>
-        if (exit.value instanceof Halt) return exit.value
-        asked = exit.value ?? asked
-      }
-      if (asked.prompt !== undefined) {
-        const history = historyOf("the prompt of `prepareStep`", asked.prompt)
+      const { prepareStep } = this.options
+      if (prepareStep === undefined) return yield* this.preparedOf({})
+      const given = prepareStep(this.state())
+      const exit = yield* this.attempt(Effect.isEffect(given) ? given : Effect.succeed(given))
+      if (Exit.isFailure(exit)) return yield* exit as Exit.Exit<never, Failure>
+      if (exit.value instanceof Halt) return exit.value
+      const { prompt } = exit.value
+      if (prompt !== undefined) {
+        const history = historyOf("the prompt of `prepareStep`", prompt)
         if (history instanceof TurnError.TurnError) return yield* history
         this.history = history
       }
-      const toolkit = options.toolkit as AnyToolkit | undefined ?? Toolkit.empty
-      const offer = offerOf(toolkit, asked.tools)
-      if (typeof offer === "string") {
-        const names = Object.keys(toolkit.tools).join(", ")
-        return yield* invalid("the tools of `prepareStep`", `names of the toolkit (${names})`, JSON.stringify(offer))
-      }
-      return {
-        offer,
-        prompt: withSystem(this.history, asked.system),
-        toolChoice: asked.toolChoice ?? options.toolChoice,
-        sequential: asked.parallel === false
-      }
+      return yield* this.preparedOf(exit.value)
     })
   }
 
-  private ask(number: number, prepared: Prepared): Effect.Effect<Said | Halt, Failure, any> {
-    const { io, meter } = this.setting
-    const parts: Array<Part> = []
-    const told = (part: Part) => this.emit((agent) => ({ _tag: "PartReceived", agent, step: number, part }))
-    return Effect.flatMap(this.attempt(io.ask(prepared, parts, told)), (exit): Exit.Exit<Said | Halt, Failure> => {
-      const said = saidOf(parts, io.streamed)
-      meter.add(said.input, said.output)
-      if (Exit.isSuccess(exit) && !(exit.value instanceof Halt)) return Exit.succeed(said)
-      // What failed can be asked again from where it was; a stop keeps what the reader has seen.
-      if (Exit.isSuccess(exit) || Cause.hasInterruptsOnly(exit.cause)) {
-        this.history = Prompt.concat(this.history, wholeTexts(parts))
-      }
-      return exit as Exit.Exit<Halt, Failure>
-    })
-  }
-
-  /** Runs the calls of a step. The history gets response and answers when the turn closes, whatever happens to this fiber (A1). */
-  private answer(number: number, turn: string, said: Said, prepared: Prepared): Effect.Effect<Outcomes, Failure, any> {
-    const given: Turn.Options = this.setting.options.turn ?? {}
-    const { calls, finishReason, parts } = said
-    const { halted, left } = this
-    let closed: Outcomes | undefined
-    const options: Turn.Options = {
-      ...given,
-      turn,
-      finishReason,
-      ...(prepared.sequential ? { execution: "sequential" } : undefined),
-      ...(left === Infinity || left <= 0 ? undefined : { deadline: earlier(left, given.deadline) }),
-      // A turn whose time is over already is stopped too: its calls are answered, and none of them starts.
-      cancelOn: halted === late
-        ? Effect.succeed("deadline")
-        : Effect.map(Deferred.await(this.halting), ({ why }) => why),
-      onEvent: (event) => {
-        this.emit((agent) => ({ _tag: "TurnReported", agent, step: number, event }))
-        given.onEvent?.(event)
-      },
-      onClosed: (turn) => {
-        closed = turn.outcomes
-        this.history = Prompt.concat(this.history, Turn.toPrompt(calls, turn.outcomes, { parts }))
-        return given.onClosed?.(turn) ?? Effect.void
-      }
+  private preparedOf(asked: Agent.StepOptions<any>): Exit.Exit<Prepared, TurnError.TurnError> {
+    const toolkit = this.options.toolkit as AnyToolkit | undefined ?? Toolkit.empty
+    const offer = offerOf(toolkit, asked.tools)
+    if (typeof offer === "string") {
+      const names = Object.keys(toolkit.tools).join(", ")
+      return Exit.fail(
+        invalid("the tools of `prepareStep`", `names of the toolkit (${names})`, JSON.stringify(offer))
+      )
     }
-    const run = (options: Turn.Options) => Turn.run(prepared.offer.forTurn, calls, options)
-    return Effect.flatMap(Effect.exit(this.restore(run(options))), (exit): Effect.Effect<Outcomes, Failure, any> => {
-      // Interrupted before the turn had begun: the response has been given all the same, and each call is answered.
-      if (Exit.isFailure(exit) && closed === undefined && Cause.hasInterruptsOnly(exit.cause)) {
-        return Effect.andThen(run({ ...options, cancelOn: Effect.succeed("interrupted") }), exit)
-      }
-      return exit
+    return Exit.succeed({
+      offer,
+      prompt: withSystem(this.history, asked.system),
+      toolChoice: asked.toolChoice ?? this.options.toolChoice,
+      sequential: asked.parallel === false
     })
   }
 
@@ -260,62 +222,70 @@ class Loop {
       return { reason: ToolCall.isCutShort(finishReason) ? "cut_short" : "final" }
     }
     const terminal: ReadonlyArray<string> = stopWhen?.terminal ?? []
-    const done = (outcomes as Outcomes).find(({ name, status }) => status === "ok" && terminal.includes(name))
+    const done = (outcomes as ReadonlyArray<Outcome.Outcome<any>>).find(({ name, status }) =>
+      status === "ok" && terminal.includes(name)
+    )
     if (done !== undefined) return { reason: "terminal_tool", tool: done.name, value: (done as any).result }
     const { halted } = this
     if (halted !== undefined) return { ...halted }
     if (stopWhen?.conditions.some((holds) => holds(this.state()))) return { reason: "condition" }
     if (meter.isSpent) return { reason: "tokens" }
-    return number >= maxStepsOf(this.setting.options) ? { reason: "steps" } : undefined
+    return number >= (stopWhen?.steps ?? 20) ? { reason: "steps" } : undefined
   }
 }
 
-interface Prepared {
-  readonly offer: Offer
-  readonly prompt: Prompt.Prompt
-  readonly toolChoice: Agent.StepOptions<any>["toolChoice"]
-  readonly sequential: boolean
+/** Everything that can be wrong with the options, before anything runs. */
+const deadlineOf = (options: AnyOptions): number | TurnError.TurnError => {
+  const terminal = (options.stopWhen?.terminal ?? []).find((name: string) =>
+    !Object.hasOwn(options.toolkit?.tools ?? {}, name)
+  )
+  if (terminal !== undefined) {
+    return invalid("`Agent.terminalTool`", "a tool of the agent's toolkit", JSON.stringify(terminal))
+  }
+  const approval: unknown = options.approval ?? "report"
+  if (approval !== "report" && approval !== "park") {
+    return invalid("the option `approval` of an agent", '"report" or "park"', TurnError.show(approval))
+  }
+  if (options.deadline === undefined) return Infinity
+  try {
+    return ToolPolicy.limitMillis("the agent", "deadline", options.deadline)
+  } catch (error) {
+    if (error instanceof TurnError.TurnError) return error
+    throw error
+  }
 }
-
-const maxStepsOf = (options: AnyOptions): number => options.stopWhen?.steps ?? 20
-
-const earlier = (left: number, given: ToolPolicy.Limit | undefined): number =>
-  given === undefined ? left : Math.min(left, ToolPolicy.limitMillis("the turn", "deadline", given))
 
 /** Runs an agent in the context of the current fiber. */
 export const runLoop = (options: AnyOptions, io: Io): Effect.Effect<Result, Failure, any> =>
-  Effect.withFiber((fiber) => {
-    const context = fiber.context as Context.Context<any>
-    let deadline: number
-    try {
-      deadline = options.deadline === undefined
-        ? Infinity
-        : ToolPolicy.limitMillis("the agent", "deadline", options.deadline)
-    } catch (error) {
-      return error instanceof TurnError.TurnError ? Effect.fail(error) : Effect.die(error)
-    }
+  Effect.suspend(() => {
     const history = historyOf("the prompt of an agent", options.prompt)
-    if (history instanceof TurnError.TurnError) return Effect.fail(history)
-    const terminal = (options.stopWhen?.terminal ?? []).find((name: string) =>
-      !Object.hasOwn(options.toolkit?.tools ?? {}, name)
-    )
-    if (terminal !== undefined) {
-      return Effect.fail(invalid("`Agent.terminalTool`", "a tool of the agent's toolkit", JSON.stringify(terminal)))
-    }
+    return history instanceof TurnError.TurnError
+      ? Effect.fail(history)
+      : begun(options, io, { agent: options.id, step: 1, history })
+  })
+
+/** Goes on with an agent that was parked. */
+export const resumeLoop = (
+  options: Agent.ResumeOptions<any, any, any, any>,
+  parked: Agent.Parked,
+  io: Io
+): Effect.Effect<Result, Failure, any> =>
+  Effect.flatMap(decodeParked(parked, options.decisions), (begin) => begun(options as unknown as AnyOptions, io, begin))
+
+const begun = (options: AnyOptions, io: Io, begin: Begin): Effect.Effect<Result, Failure, any> =>
+  Effect.withFiber((fiber) => {
+    const deadline = deadlineOf(options)
+    if (deadline instanceof TurnError.TurnError) return Effect.fail(deadline)
+    const context = fiber.context as Context.Context<any>
     const clock = Context.get(context, Clock.Clock)
-    const agent = options.id ?? randomId(Context.get(context, Random.Random))
+    const agent = begin.agent ?? randomId(Context.get(context, Random.Random))
     const meter = new Meter(options.stopWhen?.tokens ?? Infinity, Context.get(context, CurrentMeter))
-    const setting: Setting = {
-      options,
-      io,
-      agent,
-      clock,
-      meter,
-      deadlineAt: clock.currentTimeMillisUnsafe() + deadline,
-      call: Context.get(context, TurnContext.CurrentCall)
-    }
-    const conversation = Context.get(context, TurnContext.Conversation) ?? agent
-    return Effect.uninterruptibleMask((restore) => guarded(new Loop(setting, history, restore))).pipe(
+    meter.start(begin.usage)
+    const conversation = begin.conversation ?? Context.get(context, TurnContext.Conversation) ?? agent
+    const deadlineAt = clock.currentTimeMillisUnsafe() + deadline
+    const call = Context.get(context, TurnContext.CurrentCall)
+    const setting: Setting = { options, io, agent, conversation, clock, meter, deadlineAt, call, begin }
+    return Effect.uninterruptibleMask((restore) => guarded(new Loop(setting, restore))).pipe(
       Effect.provideService(CurrentMeter, meter),
       Effect.provideService(TurnContext.Conversation, conversation),
       Effect.withSpan(options.name === undefined ? "invoke_agent" : `invoke_agent ${options.name}`, {

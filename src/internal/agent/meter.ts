@@ -12,6 +12,12 @@ export class Meter {
     this.outer = outer
   }
 
+  /** What had been spent when the agent was parked. Those around it have counted it then. */
+  start(usage: { readonly input: number; readonly output: number } | undefined): void {
+    this.input = usage?.input ?? 0
+    this.output = usage?.output ?? 0
+  }
+
   add(input: number, output: number): void {
     this.input += input
     this.output += output

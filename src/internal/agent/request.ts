@@ -6,6 +6,7 @@ import type * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
 import * as Effect from "effect/Effect"
 import * as Stream from "effect/Stream"
+import type * as TurnError from "../../TurnError.ts"
 import type { Part } from "./history.ts"
 
 export type AnyToolkit = Toolkit.Any | Toolkit.WithHandler<any>
@@ -38,12 +39,11 @@ interface Request {
   readonly toolChoice: LanguageModel.ToolChoice<any> | undefined
 }
 
-/** Asks, and puts the parts of the answer into `parts`: also those of an answer that breaks off. */
+/** Asks, and gives the parts of the answer one by one: also those of an answer that breaks off. */
 export type Ask = (
   request: Request,
-  parts: Array<Part>,
-  told: (part: Part) => void
-) => Effect.Effect<void, AiError.AiError, LanguageModel.LanguageModel>
+  take: (part: Part) => Effect.Effect<void, TurnError.TurnError, any>
+) => Effect.Effect<void, AiError.AiError | TurnError.TurnError, any>
 
 const optionsOf = ({ offer, prompt, toolChoice }: Request) => ({
   prompt,
@@ -52,17 +52,16 @@ const optionsOf = ({ offer, prompt, toolChoice }: Request) => ({
   ...(offer.forModel === undefined ? undefined : { toolkit: offer.forModel, toolChoice })
 })
 
-export const askWhole: Ask = (request, parts) =>
-  Effect.map(LanguageModel.generateText(optionsOf(request) as any) as any, (response) => {
-    parts.push(...(response as LanguageModel.GenerateTextResponse<any>).content)
-  })
+export const askWhole: Ask = (request, take) =>
+  Effect.flatMap(
+    LanguageModel.generateText(optionsOf(request) as any) as Effect.Effect<any, AiError.AiError, any>,
+    // In one piece: a whole response is taken, or none of it.
+    (response: { readonly content: ReadonlyArray<Part> }) =>
+      Effect.uninterruptible(Effect.forEach(response.content, (part) => take(part), { discard: true }))
+  )
 
-export const askStream: Ask = (request, parts, told) =>
-  Stream.runForEach(LanguageModel.streamText(optionsOf(request) as any) as any, (part) =>
-    Effect.sync(() => {
-      parts.push(part as Part)
-      told(part as Part)
-    }))
+export const askStream: Ask = (request, take) =>
+  Stream.runForEach(LanguageModel.streamText(optionsOf(request) as any) as Stream.Stream<Part, any>, take)
 
 /** Adds words to what the system says, for one request. */
 export const withSystem = (prompt: Prompt.Prompt, system: string | undefined): Prompt.Prompt => {

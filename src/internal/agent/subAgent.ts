@@ -5,7 +5,7 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import type * as Agent from "../../Agent.ts"
 import * as TurnContext from "../../TurnContext.ts"
-import type { AnyOptions } from "./loop.ts"
+import type { AnyOptions } from "./step.ts"
 
 type HandlerOptions = Agent.HandlerOptions<any, any, any, any>
 type Steps = Agent.State<any>["steps"]
