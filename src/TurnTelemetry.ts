@@ -114,7 +114,7 @@ export const duration = Metric.histogram("gen_ai.execute_tool.duration", {
 })
 
 /**
- * How long started calls had waited, in seconds, by tool and cause: `keys`, `permit`, `approval`.
+ * How long started calls had waited, in seconds, by tool and cause: `keys`, `permit`, `rate`, `approval`.
  *
  * @category metrics
  * @since 0.1.0
