@@ -485,6 +485,28 @@ describe("R14: the store of a circuit", () => {
       }).pipe(Effect.provide(CircuitBreaker.layerStoreMemory()))
     }))
 
+  it.effect("whose word comes late: nobody starts on an admission from before the circuit opened", () =>
+    Effect.gen(function*() {
+      const late = Layer.effect(
+        CircuitBreaker.CircuitBreakerStore,
+        CircuitBreaker.CircuitBreakerStore.useSync((store) => ({
+          ...store,
+          admit: (key: string) => Effect.tap(store.admit(key), Effect.sleep(10))
+        }))
+      ).pipe(Layer.provide(CircuitBreaker.layerStoreMemory()))
+      const { book, layer } = lab({ script: { a: { end: "fail", ms: 1 } } })
+      yield* Effect.gen(function*() {
+        const turn = yield* fork(run(fetches("a", "b")))
+        yield* TestClock.adjust(100)
+        assert.deepStrictEqual(words(yield* ended(turn)), ["error/failed", "error/circuit_open"])
+        assert.deepStrictEqual(book.runs.map(({ tag }) => tag), ["a"])
+      }).pipe(
+        Effect.provide(
+          Layer.merge(layer, Layer.provide(Layer.fresh(Api.layer({ concurrency: 2, breaker: breaker(1) })), late))
+        )
+      )
+    }))
+
   it.effect("has been told what became of work when the layer has closed", () =>
     Effect.gen(function*() {
       const told: Array<string> = []
@@ -671,7 +693,7 @@ describe("R14: a circuit, whatever happens", () => {
               ? layer
               : Layer.provide(layer, [CircuitBreaker.layerStoreMemory(), RateLimiter.layerStoreMemory])
           )
-        }, { inputs: runs(120).arbitrary.runs, seeds: 8, seed: 1 })
+        }, { inputs: runs(200).arbitrary.runs, seeds: 8, seed: 1 })
         assert.isAbove(explored.runs, 0)
       }),
     120_000

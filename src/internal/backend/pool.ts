@@ -393,10 +393,8 @@ export class Pool {
         continue
       }
       this.insideNext = !inside
-      if (inside) {
-        this.lenders.delete(lender!)
-        this.lend(lender!, this.nextBorrower(lender!)!)
-      } else this.takeFirst(pass.admission)
+      if (inside) this.lend(lender!, this.nextBorrower(lender!)!)
+      else this.takeFirst(pass.admission)
     }
   }
 
