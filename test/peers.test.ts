@@ -1,9 +1,8 @@
 /**
- * Turns that other runtimes of tool calls get wrong, each by its number and words. What is not here belongs to parts that a turn does
- * not have: 11 to decided approvals, 17 to kept results. `npm run bench:peers -- --turns` runs them on those runtimes.
+ * Turns that other runtimes of tool calls get wrong, each by its number and words. 17 is not here: a turn keeps no large results. `npm run bench:peers -- --turns` runs them on those runtimes.
  */
 import { assert, describe, it } from "@effect/vitest"
-import { Backend, Handler, type Outcome, Siblings, ToolPolicy, Turn } from "effect-turn"
+import { Approval, Backend, Handler, type Outcome, Siblings, ToolPolicy, Turn } from "effect-turn"
 import { FakeTool } from "effect-turn/testing"
 import { Tool } from "effect/ai"
 import * as Clock from "effect/Clock"
@@ -256,6 +255,23 @@ it.effect("10. a write that needs approval beside a read: the read is answered n
     ])
     assert.strictEqual(at, 10)
     assert.strictEqual(world.runs.length, 0)
+  }))
+
+it.effect("11. one approval is granted and one refused, beside a read: the granted one runs, and all three are answered", () =>
+  Effect.gen(function*() {
+    const world = yield* FakeTool.makeWorld
+    const made = stage([[pay, FakeTool.handler(world, pay, { type: "ok", result: 1 })], [read(tool("read")), ok(10)]])
+    const { outcomes } = yield* turn(made, [
+      call("a", "pay", { k: "mine" }),
+      call("b", "pay", { k: "yours" }),
+      call("c", "read", { k: "weather" })
+    ], { decide: ({ id }) => id === "a" ? Approval.approve() : Approval.deny("not that one") })
+    assert.deepStrictEqual(outcomes.map(facts), [
+      ["ok", true, "applied"],
+      ["error/denied", false, "none"],
+      ["ok", true, "none"]
+    ])
+    assert.deepStrictEqual(world.runs.map(({ params }) => params), [{ k: "mine" }])
   }))
 
 it.effect("12. a response that was cut short: one answer for each call, and nothing is run", () =>

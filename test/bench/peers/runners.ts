@@ -4,17 +4,27 @@
  */
 import { AIMessage } from "@langchain/core/messages"
 import { tool as langTool } from "@langchain/core/tools"
-import { Annotation, END, interrupt, MemorySaver, messagesStateReducer, START, StateGraph } from "@langchain/langgraph"
+import {
+  Annotation,
+  Command,
+  END,
+  interrupt,
+  MemorySaver,
+  messagesStateReducer,
+  START,
+  StateGraph
+} from "@langchain/langgraph"
 import { ToolNode } from "@langchain/langgraph/prebuilt"
 import { generateText, tool } from "ai"
 import { MockLanguageModelV4 } from "ai/test"
 import { Effect, Exit, Fiber, Layer, ManagedRuntime, Schema, Stream } from "effect"
 import * as LanguageModel from "effect/ai/LanguageModel"
+import * as Prompt from "effect/ai/Prompt"
 import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
 import { readFileSync } from "node:fs"
 import { z } from "zod"
-import { Handler, ToolCall, ToolPolicy, Turn } from "../../../src/index.ts"
+import { Approval, Handler, ToolCall, ToolPolicy, Turn } from "../../../src/index.ts"
 
 export interface Args {
   /** The thing that the call touches. */
@@ -47,6 +57,8 @@ export interface Ask {
   readonly abortAfter?: number
   readonly limit?: number
   readonly cutShort?: boolean
+  /** What a human says to each call that asks. */
+  readonly decisions?: Readonly<Record<string, boolean>>
 }
 
 export interface Answer {
@@ -156,6 +168,12 @@ const ours: Peer = {
               // A tool that is deaf to its timeout is not waited for.
               grace: { reads: 0 },
               execution: ask?.limit,
+              decide: ({ id }) =>
+                ask?.decisions === undefined
+                  ? undefined
+                  : ask.decisions[id] === true
+                  ? Approval.approve()
+                  : Approval.deny(),
               finishReason: ask?.cutShort === true ? "length" : undefined,
               cancelOn: ask?.abortAfter === undefined ? undefined : Effect.as(Effect.sleep(ask.abortAfter), "user")
             }) as Effect.Effect<ReadonlyArray<any>, any, any>
@@ -192,8 +210,13 @@ const resolver = (failureMode: "error" | "return"): Peer => ({
       }
     ]))
     let next: () => ReadonlyArray<any> = () => []
+    let asked: Prompt.Prompt = Prompt.empty
     const model = LanguageModel.make({
-      generateText: () => Effect.sync(() => next() as Array<any>),
+      generateText: ({ prompt }) =>
+        Effect.sync(() => {
+          asked = prompt
+          return next() as Array<any>
+        }),
       streamText: () => Stream.empty
     })
     const runtime = ManagedRuntime.make(
@@ -202,6 +225,17 @@ const resolver = (failureMode: "error" | "return"): Peer => ({
         Layer.effect(LanguageModel.LanguageModel, model)
       ) as Layer.Layer<any>
     )
+    /** The request after the decisions: what the model is told there. */
+    const decided = async (parts: ReadonlyArray<any>, decisions: Readonly<Record<string, boolean>>) => {
+      const responses = parts.filter(({ type }) => type === "tool-approval-request").map((part) =>
+        Prompt.toolApprovalResponsePart({ approvalId: part.approvalId, approved: decisions[part.toolCallId] === true })
+      )
+      next = () => [{ type: "finish", reason: "stop", usage, response: undefined }]
+      const history = Prompt.concat(Prompt.make("go"), Prompt.fromResponseParts(parts as any))
+      const prompt = Prompt.concat(history, Prompt.fromMessages([Prompt.toolMessage({ content: responses })]))
+      await runtime.runPromise(LanguageModel.generateText({ prompt, toolkit }) as Effect.Effect<any, any, any>)
+      return asked.content.flatMap((message): ReadonlyArray<any> => message.role === "tool" ? message.content : [])
+    }
     return {
       turn: (calls, ask) =>
         timed(async () => {
@@ -226,22 +260,29 @@ const resolver = (failureMode: "error" | "return"): Peer => ({
               Exit.hasInterrupts(exit) ? "interrupted" : textOf((exit.cause as any).reasons?.[0]?.error ?? exit.cause)
             )
           }
-          return (exit.value.content as ReadonlyArray<any>).flatMap((part): ReadonlyArray<Answer> =>
-            part.type === "tool-result"
-              ? [{
-                id: part.id,
-                said: part.isFailure === true ? "failed" : "ok",
-                text: textOf(part.encodedResult ?? part.result)
-              }]
-              : part.type === "tool-approval-request"
-              ? [{ id: part.toolCallId, said: "pending", text: "approval requested" }]
-              : []
-          )
+          const parts = exit.value.content as ReadonlyArray<any>
+          const { decisions } = ask ?? {}
+          if (decisions !== undefined) return answersOf(await decided(parts, decisions))
+          return answersOf(parts)
         }),
       close: () => runtime.dispose()
     }
   }
 })
+
+/** The answers among the parts of a response, or of a prompt. */
+const answersOf = (parts: ReadonlyArray<any>): ReadonlyArray<Answer> =>
+  parts.flatMap((part): ReadonlyArray<Answer> =>
+    part.type === "tool-result"
+      ? [{
+        id: part.id,
+        said: part.isFailure === true ? "failed" : "ok",
+        text: textOf(part.encodedResult ?? part.result)
+      }]
+      : part.type === "tool-approval-request"
+      ? [{ id: part.toolCallId, said: "pending", text: "approval requested" }]
+      : []
+  )
 
 const schema = z.object({ k: z.string().optional(), n: z.string().optional() })
 
@@ -267,14 +308,17 @@ const aiSdk: Peer = {
       turn: (calls, ask) =>
         timed(() =>
           withSignal(ask, async (abortSignal) => {
+            let told: ReadonlyArray<any> | undefined
             const model = new MockLanguageModelV4({
-              doGenerate: async () => ({
-                content: calls.map(({ args, id, name }) => ({
-                  type: "tool-call" as const,
-                  toolCallId: id,
-                  toolName: name,
-                  input: JSON.stringify(args)
-                })),
+              doGenerate: async ({ prompt }) => ({
+                content: (told = prompt).some(({ role }) => role === "assistant") ?
+                  [] :
+                  calls.map(({ args, id, name }) => ({
+                    type: "tool-call" as const,
+                    toolCallId: id,
+                    toolName: name,
+                    input: JSON.stringify(args)
+                  })),
                 finishReason: {
                   unified: ask?.cutShort === true ? "length" as const : "tool-calls" as const,
                   raw: undefined
@@ -286,10 +330,9 @@ const aiSdk: Peer = {
                 warnings: []
               })
             })
-            const { content } = await generateText({
+            const settings = {
               model,
               tools,
-              prompt: "go",
               maxRetries: 0,
               toolApproval: Object.fromEntries(
                 specs.filter(({ approval }) => approval === true).map(({ name }) => [name, "user-approval" as const])
@@ -297,7 +340,27 @@ const aiSdk: Peer = {
               ...(abortSignal === undefined ? undefined : { abortSignal }),
               ...(ask?.limit === undefined ? undefined : { toolCallConcurrency: ask.limit }),
               ...(timeouts.length === 0 ? undefined : { timeout: { toolMs: timeouts[0]! } })
-            })
+            }
+            const { content, responseMessages } = await generateText({ ...settings, prompt: "go" })
+            if (ask?.decisions !== undefined) {
+              const responses = (content as ReadonlyArray<any>).filter(({ type }) => type === "tool-approval-request")
+                .map((
+                  part
+                ) => ({
+                  type: "tool-approval-response" as const,
+                  approvalId: part.approvalId as string,
+                  approved: ask.decisions![part.toolCall.toolCallId] === true
+                }))
+              const messages = [{ role: "user" as const, content: "go" }, ...responseMessages]
+              await generateText({ ...settings, messages: [...messages, { role: "tool", content: responses }] })
+              return told!.filter(({ role }) => role === "tool").flatMap(({ content }) => content).map((
+                part: any
+              ): Answer => ({
+                id: part.toolCallId,
+                said: part.output.type === "text" || part.output.type === "json" ? "ok" : "failed",
+                text: textOf(part.output.value ?? part.output.reason ?? part.output.type)
+              }))
+            }
             return (content as ReadonlyArray<any>).flatMap((part): ReadonlyArray<Answer> =>
               part.type === "tool-result"
                 ? [{ id: part.toolCallId, said: "ok", text: textOf(part.output) }]
@@ -322,7 +385,7 @@ const langGraph: Peer = {
       langTool(async (args: Args) => {
         if (spec.interruptsItself !== undefined) return abortItself(spec.interruptsItself)
         // A tool of a graph asks for itself.
-        if (spec.approval === true) interrupt("approve?")
+        if (spec.approval === true && interrupt(args.k) !== true) return "denied by the user"
         return spec.run(args, { key: undefined })
       }, { name: spec.name, description: spec.name, schema })
     ))
@@ -351,12 +414,17 @@ const langGraph: Peer = {
             }
             // The node alone, but where a tool has to pause the graph around it. The timeout is one of the whole node.
             const asks = specs.some(({ approval }) => approval === true)
-            const result = asks
-              ? await graph.invoke({ messages: [message] }, {
-                ...config,
-                configurable: { thread_id: String(thread++) }
-              })
+            const threaded = { ...config, configurable: { thread_id: String(thread++) } }
+            let result: any = asks
+              ? await graph.invoke({ messages: [message] }, threaded)
               : await node.invoke({ messages: [message] }, timeout === undefined ? config : { ...config, timeout })
+            const decisions = ask?.decisions
+            if (decisions !== undefined) {
+              while (result.__interrupt__?.length > 0) {
+                const { id } = calls.find(({ args }) => args.k === result.__interrupt__[0].value)!
+                result = await graph.invoke(new Command({ resume: decisions[id] === true }), threaded)
+              }
+            }
             const answers = (result.messages as ReadonlyArray<any>).filter((one) => one.getType() === "tool").map((
               one
             ): Answer => ({
@@ -364,7 +432,7 @@ const langGraph: Peer = {
               said: one.status === "error" ? "failed" : "ok",
               text: textOf(one.content)
             }))
-            const paused = (result as any).__interrupt__ as ReadonlyArray<unknown> | undefined
+            const paused = result.__interrupt__ as ReadonlyArray<unknown> | undefined
             return paused === undefined || paused.length === 0
               ? answers
               : [...answers, {

@@ -94,8 +94,8 @@ const pay = (world: World): Spec => ({
   name: "pay",
   write: true,
   approval: true,
-  run: async () => {
-    await world.work("pay", 10)
+  run: async ({ k = "" }) => {
+    await world.work(`pay ${k}`, 10)
     return "paid"
   }
 })
@@ -258,10 +258,31 @@ const scripts: ReadonlyArray<Script> = [
     tools: (world) => [pay(world), world.read],
     judge: async ({ turn, world }) => {
       const result = await turn([call("a", "pay", { k: "account" }), call("b", "read", { k: "weather" })])
-      return first(rejected(result), [world.count("pay") > 0, "the write ran without approval"], [
+      return first(rejected(result), [world.count("pay account") > 0, "the write ran without approval"], [
         !saidOk(result, "b"),
         "the read has no answer while the approval is open"
       ], [!result.answers.some((one) => one.said === "pending"), "nobody is told of the approval"])
+    }
+  },
+  {
+    nr: 11,
+    words: "one approval granted and one refused, beside a read: the granted one runs once, all are answered",
+    tools: (world) => [pay(world), world.read],
+    judge: async ({ turn, world }) => {
+      const calls = [
+        call("a", "pay", { k: "mine" }),
+        call("b", "pay", { k: "yours" }),
+        call("c", "read", { k: "weather" })
+      ]
+      const result = await turn(calls, { decisions: { a: true, b: false } })
+      return first(
+        rejected(result),
+        [world.count("pay yours") > 0, "the refused call ran"],
+        [world.count("pay mine") !== 1, `the granted call ran ${world.count("pay mine")} times`],
+        [world.count("read weather") !== 1, `the read ran ${world.count("read weather")} times`],
+        answered(result, 3),
+        [!saidOk(result, "a") || !saidOk(result, "c"), "the answers do not say so"]
+      )
     }
   },
   {
@@ -393,13 +414,13 @@ What went wrong:
 
 ${why.join("\n")}
 
-Not run: 11 (one approval granted and one refused, beside a read) and 17 (the store of large results is down): effect-turn has no
-decided approvals and no such store.
+Not run: 17 (the store of large results is down): effect-turn has no such store.
 
 To be fair: "failures returned" is effect/ai's resolver with \`failureMode: "return"\` on each tool. effect/ai and the AI SDK keep
 conflicting calls apart (6, 7) with a limit of 1, which keeps all others apart too. A tool can always compute a key of its own (15) and
 look for placeholders itself (18): asked here is what the runtime does. effect-turn is told not to wait for a deaf read (5): by default
-it waits 5 seconds longer.
+it waits 5 seconds longer. LangGraph's node gets the whole list (10, 11, 14): a graph may also send it each call as a task of its own,
+which was not run.
 `
 writeFileSync(new URL("TURNS.md", import.meta.url), text)
 console.log(text)
