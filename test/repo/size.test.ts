@@ -14,7 +14,7 @@ const budgets = {
   ToolCall: 600,
   ToolDurations: 1_500,
   ToolPolicy: 2_500,
-  Turn: 38_500,
+  Turn: 41_000,
   TurnContext: 500,
   TurnError: 1_200,
   TurnEvent: 400,
