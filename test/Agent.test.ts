@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Agent, Approval, Siblings, ToolPolicy, Turn, TurnContext, TurnError } from "effect-turn"
+import { Agent, Approval, Siblings, ToolCall, ToolPolicy, Turn, TurnContext, TurnError } from "effect-turn"
 import { FakeModel } from "effect-turn/testing"
 import * as AiError from "effect/ai/AiError"
 import * as Prompt from "effect/ai/Prompt"
@@ -297,6 +297,47 @@ describe("Agent: a stop button", () => {
         closed[0]!.prompt.content.slice(1).map(({ content }) => (content as any).map((part: any) => part.text)),
         [["I look."]]
       )
+    }))
+})
+
+describe("Agent: the first stop", () => {
+  it.effect("counts, and more than a limit that is met in the same step", () =>
+    Effect.gen(function*() {
+      const { all } = agentOf([calls([write("w")])], { script: { w: { ms: 100 } } })
+      const result = yield* drive(
+        Agent.run({ prompt, toolkit, cancelOn: Effect.as(Effect.sleep(50), "user"), stopWhen: Agent.maxSteps(1) })
+      ).pipe(Effect.provide(all))
+      assert.deepStrictEqual([result.reason, words(result.steps[0]!.outcomes)], ["stopped", ["ok"]])
+    }))
+
+  it.effect("of the call around an agent is heard at any time, and does not change an earlier word", () =>
+    Effect.gen(function*() {
+      // A write whose handler runs an agent for 200 ms, from `after` on; its call is stopped at 50.
+      const inner = (after: number, cancelOn: Effect.Effect<string>) =>
+        Effect.gen(function*() {
+          const Outer = pipe(Tool.make("outer", { success: Schema.Unknown }), ToolPolicy.write({ keys: () => [] }))
+          const kit = Toolkit.make(Outer)
+          const { all } = agentOf([calls([write("w")]), text("never")], { script: { w: { ms: 200 } } })
+          const handlers = kit.toLayer(Effect.gen(function*() {
+            const context = yield* Effect.context<Agent.Services<typeof toolkit>>()
+            return {
+              outer: () =>
+                Effect.andThen(Effect.sleep(after), Agent.run({ prompt, toolkit, cancelOn })).pipe(
+                  Effect.map((result) => [result.reason, (result as Agent.Ended<any>).why, result.steps.length]),
+                  Effect.orDie,
+                  Effect.provide(context)
+                )
+            }
+          }))
+          const calls_ = [ToolCall.make("c", "outer", {})]
+          const outcomes = yield* drive(Turn.run(kit, calls_, { cancelOn: Effect.sleep(50) })).pipe(
+            Effect.provide(Layer.provideMerge(handlers, all))
+          )
+          return outcomes[0]!.status === "ok" ? outcomes[0]!.result : outcomes[0]
+        })
+      assert.deepStrictEqual(yield* inner(0, Effect.never), ["stopped", "parent", 1])
+      assert.deepStrictEqual(yield* inner(100, Effect.never), ["stopped", "parent", 0])
+      assert.deepStrictEqual(yield* inner(0, Effect.as(Effect.sleep(20), "mine")), ["stopped", "mine", 1])
     }))
 })
 

@@ -72,6 +72,23 @@ describe("Agent: forty steps", () => {
     }
   }
 
+  it.effect("a response that was given is answered, also where its turn had not begun", () =>
+    Effect.gen(function*() {
+      let unstarted = 0
+      const { points } = yield* Simulation.run(check(2, "interrupt", Effect.never))
+      for (let point = 1; point <= points; point++) {
+        const program = Effect.gen(function*() {
+          const world = new World()
+          const fiber = yield* Effect.forkChild(Effect.provide(Agent.run(world.options), world.layer(script(2))))
+          yield* Effect.raceFirst(Effect.andThen(Simulation.point(point), Fiber.interrupt(fiber)), Fiber.await(fiber))
+          const outcomes = world.closed[0]?.steps[0]?.outcomes
+          if (outcomes?.every((one) => one.status === "cancelled" && !one.started)) unstarted++
+        })
+        yield* Simulation.run(program)
+      }
+      assert.isAbove(unstarted, 0)
+    }), 60_000)
+
   it.effect("stopped in any way, in any order of what happens", () =>
     Effect.gen(function*() {
       for (const way of ways) {
