@@ -195,7 +195,7 @@ export interface Rule {
  *
  * - `pending` lists the requests that wait, the oldest first; `changes` is the same list, now and whenever it changes.
  * - `decide` decides one, or is refused with the reason.
- * - `always` lets calls that a rule names run from now on, those that wait included; it gives the effect that takes the rule back.
+ * - `always` lets calls that a rule names run from now on, those that wait included, until that very rule is taken back with `revoke`.
  * - `decided` waits until no call of a turn waits for a decision any more. Interrupting it changes nothing.
  * - `ask` and `withdraw` are for turns: a turn asks, which uses up what was decided, and withdraws what it has answered.
  *
@@ -207,7 +207,8 @@ export class Approvals extends Context.Service<Approvals, {
   readonly pending: Effect.Effect<ReadonlyArray<Request>>
   readonly changes: Stream.Stream<ReadonlyArray<Request>>
   readonly decide: (place: Place, decision: Decision) => Effect.Effect<void, DecisionRefused>
-  readonly always: (rule: Rule) => Effect.Effect<Effect.Effect<void>>
+  readonly always: (rule: Rule) => Effect.Effect<void>
+  readonly revoke: (rule: Rule) => Effect.Effect<void>
   readonly decided: (turn: { readonly tenant: string; readonly turn: string }) => Effect.Effect<void>
   /** Registers a request, and gives back the decision that stands for exactly this one. */
   readonly ask: (request: Request) => Effect.Effect<Decision | undefined>
@@ -311,15 +312,15 @@ export const layerMemory = (options?: {
         decide: (place, decision) => Effect.uninterruptible(decide(place, decision)),
         always: (rule) =>
           Effect.uninterruptible(Effect.suspend(() => {
-            const own = { ...rule }
-            rules.add(own)
+            rules.add(rule)
             for (const entry of entries.values()) {
-              if (entry.state._tag === "waiting" && entry.request.problem === undefined && fits(own, entry.request)) {
+              if (entry.state._tag === "waiting" && entry.request.problem === undefined && fits(rule, entry.request)) {
                 entry.state = { _tag: "decided", decision: approve() }
               }
             }
-            return Effect.as(changed, Effect.sync(() => void rules.delete(own)))
+            return changed
           })),
+        revoke: (rule) => Effect.sync(() => void rules.delete(rule)),
         decided: ({ tenant, turn }) => {
           const isOf = (request: Request) => request.tenant === tenant && request.turn === turn
           const check: Effect.Effect<void> = Effect.flatMap(Clock.currentTimeMillis, (now) => {

@@ -194,25 +194,26 @@ describe("rules", () => {
       Effect.gen(function*() {
         yield* approvals.ask(request(1))
         yield* approvals.ask(request(2, { tool: "wipe" }))
-        const back = yield* approvals.always(pay)
+        yield* approvals.always(pay)
         assert.deepStrictEqual(positions(yield* approvals.pending), [2])
         assert.strictEqual(yield* refusal(approvals, request(1), Approval.deny()), "decided")
         assert.deepStrictEqual(yield* approvals.ask(request(1)), Approval.approve())
         assert.deepStrictEqual(yield* approvals.ask(request(3)), Approval.approve())
         assert.deepStrictEqual(positions(yield* approvals.pending), [2])
-        yield* back
-        yield* back
+        yield* approvals.revoke(pay)
+        yield* approvals.revoke(pay)
         assert.isUndefined(yield* approvals.ask(request(4)))
       })
   )
 
-  inMemory("the same rule given twice is taken back once at a time", (approvals) =>
+  inMemory("two rules that say the same are taken back one by one", (approvals) =>
     Effect.gen(function*() {
-      const first = yield* approvals.always(pay)
-      const second = yield* approvals.always(pay)
-      yield* first
+      const second = { ...pay }
+      yield* approvals.always(pay)
+      yield* approvals.always(second)
+      yield* approvals.revoke(pay)
       assert.deepStrictEqual(yield* approvals.ask(request(1)), Approval.approve())
-      yield* second
+      yield* approvals.revoke(second)
       assert.isUndefined(yield* approvals.ask(request(2)))
     }))
 
@@ -349,7 +350,7 @@ describe("the laws, whatever is done in which order", () => {
         // Plain lists, looked through each time.
         const known = new Map<number, Known>()
         const rules: Array<number> = []
-        const back: Array<Effect.Effect<void>> = []
+        const given: Array<Approval.Rule> = []
         let now = 0
         const over = (one: Known) => now >= one.since + 100
         for (const { decision, kind, ms, n, position } of steps) {
@@ -402,12 +403,13 @@ describe("the laws, whatever is done in which order", () => {
               if (one !== undefined) one.state = "settled"
               break
             case "always":
-              back.push(yield* approvals.always({ tool: "pay", when: (asked) => asked.position === position }))
+              given.push({ tool: "pay", when: (asked) => asked.position === position })
+              yield* approvals.always(given.at(-1)!)
               rules.push(position)
               if (one?.state === "waiting" && !one.problem && !over(one)) one.state = Approval.approve()
               break
             case "back":
-              yield* back.pop() ?? Effect.void
+              if (given.length > 0) yield* approvals.revoke(given.pop()!)
               rules.pop()
           }
           const waiting = Array.from(known).filter(([, one]) => one.state === "waiting" && !over(one))

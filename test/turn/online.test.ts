@@ -18,7 +18,7 @@ import * as TestClock from "effect/testing/TestClock"
 import { conflict, int, keys, pick, runs } from "../utils/gen.ts"
 import {
   Api,
-  Book,
+  type Book,
   call,
   ended,
   fork,
@@ -763,7 +763,7 @@ describe("an online turn, whatever its calls and whenever they come", () => {
               const scope = yield* Scope.make()
               const turn = yield* Turn.open(toolkit, {
                 ...options(stop),
-                siblings: Siblings[siblings as "failFast"],
+                siblings: siblings === "failFast" ? Siblings.failFast : Siblings.letFinish,
                 execution: limit,
                 onEvent: book.note,
                 onClosed: (one) => Effect.sync(() => void closed.push(one))

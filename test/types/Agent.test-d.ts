@@ -2,7 +2,7 @@
 // @effect-diagnostics floatingEffect:off
 // @effect-diagnostics missingEffectContext:off
 // @effect-diagnostics missingEffectError:off
-import { Agent, Approval, Backend, type Outcome, ToolPolicy, Turn, type TurnError } from "effect-turn"
+import { Agent, Approval, Backend, type Outcome, ToolPolicy, type Turn, type TurnError } from "effect-turn"
 import type * as AiError from "effect/ai/AiError"
 import type * as LanguageModel from "effect/ai/LanguageModel"
 import * as Tool from "effect/ai/Tool"
@@ -10,7 +10,7 @@ import * as Toolkit from "effect/ai/Toolkit"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import { pipe } from "effect/Function"
-import * as Layer from "effect/Layer"
+import type * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
 import type * as Stream from "effect/Stream"
 import { describe, expectTypeOf, it } from "vitest"
