@@ -633,7 +633,8 @@ describe("Agent: a streamed response", () => {
         const by = way === "stop" ? "hang" : new AiError.RateLimitError({})
         const said = FakeModel.answer(["I look.", read("r"), write("w"), "And the"], {
           delay: 10,
-          cut: { after: 11, by }
+          chunk: [99, 99, 99, 3],
+          cut: { after: 13, by }
         })
         const { all, book, closed, onClosed } = agentOf([said], { script: { r: { ms: 500 } } })
         const cancelOn = way === "stop" ? Effect.sleep(200) : Effect.never
