@@ -78,11 +78,17 @@ export class Deciders {
     return this.given.length === 0 && this.decide === undefined && this.registry === undefined
   }
 
-  /** Asks everybody in turn about one call. */
-  ask(taken: Taken, identity: TurnContext.Identity, intake: Intake): Effect.Effect<Verdict, never, any> {
+  /** Asks everybody in turn about one call. `noted` is told before that what the registry may know of from then on. */
+  ask(
+    taken: Taken,
+    identity: TurnContext.Identity,
+    intake: Intake,
+    noted: (request: Approval.Request) => void
+  ): Effect.Effect<Verdict, never, any> {
     return Effect.gen({ self: this }, function*() {
       const now = yield* Clock.currentTimeMillis
       const request = this.request(taken, identity, now)
+      noted(request)
       const decision = yield* this.askAll(request)
       if (decision === undefined) return { _tag: "held", taken, request }
       const waited = (yield* Clock.currentTimeMillis) - request.requestedAt
@@ -112,11 +118,8 @@ export class Deciders {
     )
   }
 
-  /** Asks the registry. A stop that comes meanwhile may find the request there already: it is taken back. */
   private register(request: Approval.Request): Effect.Effect<Approval.Decision | undefined> {
-    const { registry } = this
-    if (registry === undefined) return Effect.succeed(undefined)
-    return Effect.onInterrupt(asked(() => registry.ask(request)), () => this.answered(request))
+    return this.registry === undefined ? Effect.succeed(undefined) : asked(() => this.registry!.ask(request))
   }
 
   /** Nobody has to decide about it any more, also where an earlier turn has asked the registry. */

@@ -364,12 +364,17 @@ export class TurnState implements TurnPlan.Nested {
   /** A call has its place while it is asked about, and those that conflict with it wait as for any other. */
   private ask(run: Run, asking: Effect.Effect<boolean>, then: (() => void) | undefined): void {
     const { deciders, intake } = this.setting
+    let noted: Approval.Request | undefined
     const question: Effect.Effect<boolean | Decided, never, any> = deciders.none
       ? asking
       : Effect.flatMap(
         asking,
         (needed): Effect.Effect<boolean | Decided, never, any> =>
-          needed ? deciders.ask(run.taken, this.identity(), intake) : Effect.succeed(false)
+          needed
+            ? deciders.ask(run.taken, this.identity(), intake, (request) => {
+              noted = request
+            })
+            : Effect.succeed(false)
       )
     let answered = false
     this.questioning++
@@ -379,12 +384,19 @@ export class TurnState implements TurnPlan.Nested {
       run.undecided = false
       run.asking = undefined
       then?.()
-      if (run.phase !== "waiting" || run.concluding) return
+      if (run.phase !== "waiting" || run.concluding) return this.tooLate(noted)
       if (!Exit.isSuccess(exit) || exit.value === true) return this.hold(run, undefined)
       if (exit.value !== false) return this.decided(run, exit.value as Decided)
       this.isFree(run)
     })
     if (!answered) run.asking = fiber
+  }
+
+  /** A call was answered while it was asked about: where that has been registered by now, it is taken back. */
+  private tooLate(noted: Approval.Request | undefined): void {
+    if (noted === undefined) return
+    this.some.requests.set(noted.position, noted)
+    this.withdrawRequests()
   }
 
   /** Nothing more is asked about a call. */
@@ -614,7 +626,12 @@ export class TurnState implements TurnPlan.Nested {
   }
 
   /** Does something that belongs to the start of a call. A stop or a clock that comes meanwhile leaves the call unstarted. */
-  private before<A>(run: Run, step: Effect.Effect<A, never, any>, then: (value: A) => void): void {
+  private before<A>(
+    run: Run,
+    step: Effect.Effect<A, never, any>,
+    then: (value: A) => void,
+    stopped?: () => void
+  ): void {
     run.phase = "running"
     run.starting = true
     let over = false
@@ -622,7 +639,10 @@ export class TurnState implements TurnPlan.Nested {
       over = true
       run.starting = false
       run.fiber = undefined
-      if (run.stopReason !== undefined || run.expired !== undefined) return this.conclude(run, unstarted(run))
+      if (run.stopReason !== undefined || run.expired !== undefined) {
+        this.conclude(run, unstarted(run))
+        return stopped?.()
+      }
       if (Exit.isFailure(exit)) {
         return this.conclude(run, Answers.brokenBefore(run, `a step before it broke: ${causeText(exit.cause)}`))
       }
@@ -642,7 +662,11 @@ export class TurnState implements TurnPlan.Nested {
       this.hold(run, request)
     }
     if (deciders.none) return hold(taken, undefined)
-    this.before(run, deciders.ask(taken, this.identity(), intake), (verdict: Decided) => {
+    let noted: Approval.Request | undefined
+    const asking = deciders.ask(taken, this.identity(), intake, (request) => {
+      noted = request
+    })
+    this.before(run, asking, (verdict: Decided) => {
       switch (verdict._tag) {
         case "held":
           return hold(verdict.taken, verdict.request)
@@ -661,7 +685,7 @@ export class TurnState implements TurnPlan.Nested {
           run.taken = verdict.taken
           return this.reserve(run)
       }
-    })
+    }, () => this.tooLate(noted))
   }
 
   /** The start is written down, where there is a journal. */
