@@ -22,6 +22,7 @@ import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
 import * as Approval from "./Approval.ts"
+import { Deciders } from "./internal/turn/approvals.ts"
 import { beginTurn, type Begun, type Earlier, intakeOf, openTurn } from "./internal/turn/begin.ts"
 import { checkCalls } from "./internal/turn/checks.ts"
 import { governedHandlers } from "./internal/turn/handlers.ts"
@@ -614,11 +615,7 @@ export const abandon: {
       if (problem !== undefined) return Effect.fail(problem)
       return ParkedTurn.keptOf(parked, toolkit).pipe(
         Effect.map((kept) => ParkedTurn.abandoned(parked, kept, reason)),
-        Effect.tap(() =>
-          Effect.forEach(approvals === undefined ? [] : parked.requests, (one) => approvals!.withdraw(one), {
-            discard: true
-          })
-        )
+        Effect.tap(() => new Deciders([], [], undefined, approvals).withdraw(parked.requests))
       )
     })
 )

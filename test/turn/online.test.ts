@@ -188,6 +188,27 @@ describe("R13: calls that arrive while the model speaks", () => {
         assert.strictEqual((yield* turn.result)._tag, "Closed")
       })))
 
+  it.effect("an ambiguous id: re-deliveries between the two contents are refused as well, held ones included", () =>
+    opened({}, {}, (turn) =>
+      Effect.gen(function*() {
+        const calls = [
+          ToolCall.make("bad", "read", "{"),
+          ToolCall.make("bad", "read", "{"),
+          ToolCall.make("bad", "read", "{{"),
+          call("pay", "p", ["m"], { id: "held" }),
+          call("pay", "p", ["m"], { id: "held" }),
+          call("pay", "q", ["m"], { id: "held" }),
+          call("write", "w", ["k"], { id: "other" }),
+          call("write", "w", ["k"], { id: "w" }),
+          call("write", "w", ["k"], { id: "w" }),
+          call("write", "w2", ["k"], { id: "w" })
+        ]
+        for (const one of calls) yield* turn.submit(one)
+        const outcomes = yield* done(turn)
+        assert.deepStrictEqual(words(outcomes), calls.map(({ id }) => id === "other" ? "ok" : "error/ambiguous_id"))
+        assert.deepStrictEqual(outcomes.map((one) => one.duplicateOf), calls.map(() => undefined))
+      })))
+
   it.effect("misuse is refused at submit, and changes nothing", () =>
     opened({}, {}, (turn) =>
       Effect.gen(function*() {

@@ -582,6 +582,85 @@ describe("R4, R18: stops of a parked turn", () => {
     }))
 })
 
+describe("R10: what a registry knows of a parked turn", () => {
+  const registered = <A, E>(
+    use: (approvals: Approval.Approvals["Service"], parked: Turn.Parked) => Effect.Effect<A, E, any>,
+    runtime?: Turn.LayerOptions
+  ) => {
+    const { layer } = lab(runtime === undefined ? {} : { runtime })
+    return Effect.gen(function*() {
+      const approvals = yield* Approval.Approvals
+      const parked = yield* park([call("pay", "p", ["k"]), call("pay", "q", ["k"]), call("write", "w", ["l"])])
+      assert.strictEqual((yield* approvals.pending).length, 2)
+      return yield* use(approvals, parked)
+    }).pipe(Effect.scoped, Effect.provide(Layer.merge(layer, Approval.layerMemory()))) as Effect.Effect<A, E>
+  }
+
+  it.effect("is taken back where its resumption is stopped before it asks, or while it does", () =>
+    Effect.gen(function*() {
+      const stops: ReadonlyArray<Turn.ResumeOptions> = [
+        { cancelOn: Effect.succeed("user") },
+        { deadline: 5, decide: () => Effect.never },
+        { deadline: 5, decide: () => Effect.never, execution: 1 }
+      ]
+      for (const stop of stops) {
+        yield* registered((approvals, parked) =>
+          Effect.gen(function*() {
+            const result = yield* resume(parked, {}, stop)
+            assert.strictEqual(result._tag, "Closed")
+            assert.deepStrictEqual(yield* approvals.pending, [])
+            const { reason } = yield* Effect.flip(approvals.decide(parked.requests[0]!, approve()))
+            assert.strictEqual(reason, "settled")
+          })
+        )
+      }
+    }))
+
+  it.effect("is taken back where there are too many turns", () =>
+    registered(
+      (approvals, parked) =>
+        Effect.gen(function*() {
+          const turn = yield* Turn.open(toolkit)
+          const result = yield* resume(parked, {})
+          assert.deepStrictEqual(words(result.outcomes), ["error/over_limit", "error/over_limit", "ok"])
+          assert.deepStrictEqual(yield* approvals.pending, [])
+          yield* turn.end()
+        }),
+      { turns: 1 }
+    ))
+
+  it.effect("waits on where nothing was decided, and a decision of half of it leaves the other half", () =>
+    registered((approvals, parked) =>
+      Effect.gen(function*() {
+        const same = yield* resume(parked, {})
+        assert.deepStrictEqual(parkedOf(same).requests, parked.requests)
+        assert.strictEqual((yield* approvals.pending).length, 2)
+        yield* approvals.decide(parked.requests[0]!, approve())
+        const half = yield* resume(parkedOf(same), {})
+        assert.deepStrictEqual(words(half.outcomes), ["ok", "pending_approval", "ok"])
+        assert.deepStrictEqual((yield* approvals.pending).map((one) => one.id), ["q"])
+        yield* approvals.decide(parked.requests[1]!, deny())
+        const whole = yield* resume(parkedOf(half), {})
+        assert.deepStrictEqual(words(whole.outcomes), ["ok", "error/denied", "ok"])
+        assert.deepStrictEqual(yield* approvals.pending, [])
+      })
+    ))
+
+  it.effect("a registry that is down does not keep a turn from being given up", () =>
+    registered((approvals, parked) =>
+      Effect.gen(function*() {
+        for (const withdraw of [() => Effect.die("down"), () => Effect.never]) {
+          const outcomes = yield* drive(
+            Turn.abandon(toolkit, parked).pipe(
+              Effect.provideService(Approval.Approvals, { ...approvals, withdraw })
+            )
+          )
+          assert.deepStrictEqual(words(outcomes), ["cancelled/by_caller", "cancelled/by_caller", "ok"])
+        }
+      })
+    ))
+})
+
 describe("R21: two copies of a parked turn", () => {
   it.effect("with a journal no call is run twice", () =>
     inLab((book) =>

@@ -131,10 +131,7 @@ export class Deciders {
 
   /** Tells the registry of calls that have their answer. */
   withdraw(requests: ReadonlyArray<Approval.Request>): Effect.Effect<void> {
-    const { registry } = this
-    return registry === undefined
-      ? Effect.void
-      : Effect.forEach(requests, (request) => registry.withdraw(request), { discard: true })
+    return Effect.forEach(requests, (request) => this.answered(request), { concurrency: "unbounded", discard: true })
   }
 }
 

@@ -79,6 +79,7 @@ export const beginTurn = (
   const missing = missingFor(asked, toolkit, intake, state.setting.around, options)
   if (missing !== undefined) return missing
   ready.enter()
+  if (earlier !== undefined) state.remember(earlier.requests)
   state.step(() => {
     ready.arm()
     if (state.stopped === undefined) takeIn(state, toolkit, intake, opts, asked)

@@ -139,7 +139,7 @@ export class Online {
     if (this.options.repeats !== Infinity) refuseRepeated(state, one, this.options)
     planner.see(one)
     const call = planner.add(one, true)
-    if (call.code === "ambiguous_id") this.isAmbiguous(planner.firstOf(one.id)!, call)
+    if (call.code === "ambiguous_id") this.isAmbiguous(call)
     switch (call.verdict) {
       case "provider_executed":
       case "held":
@@ -191,11 +191,13 @@ export class Online {
   }
 
   /** An id turns out to stand for other content too: none of its calls runs, but for what has begun (rules R2, R11). */
-  private isAmbiguous(first: number, call: TurnPlan.PlannedCall): void {
-    const postponed = this.postponed.get(first)
-    if (postponed === undefined) return this.state.refuse(first, "ambiguous_id", call.message!)
-    const { code, message } = call
-    postponed.call = { ...postponed.call, verdict: "refused", code: code!, message: message! }
+  private isAmbiguous({ code, id, message, position }: TurnPlan.PlannedCall): void {
+    for (let at = this.planner.firstOf(id)!; at < position; at++) {
+      if (this.calls[at]!.id !== id) continue
+      const postponed = this.postponed.get(at)
+      if (postponed === undefined) this.state.refuse(at, "ambiguous_id", message!)
+      else postponed.call = { ...postponed.call, verdict: "refused", code: code!, message: message! }
+    }
   }
 
   /** Sets the clocks of those that came since the last time and still wait. */

@@ -438,7 +438,8 @@ export class TurnState implements TurnPlan.Nested {
   private hold(run: Run, request: Approval.Request | undefined): void {
     const { some } = this
     this.bySlot[run.position] = undefined
-    if (request !== undefined) some.requests.set(run.position, request)
+    if (request === undefined) some.requests.delete(run.position)
+    else some.requests.set(run.position, request)
     if (run.asks) {
       some.held.push(run.taken)
       this.open--
@@ -1178,8 +1179,14 @@ export class TurnState implements TurnPlan.Nested {
     )
     if (gone.length === 0) return false
     for (const { position } of gone) requests.delete(position)
-    this.helper(told("the approvals", "take requests back", () => deciders.withdraw(gone)), () => {})
+    this.helper(deciders.withdraw(gone), () => {})
     return true
+  }
+
+  /** What the turn that is resumed has asked: the registry may know of it. */
+  remember(requests: ReadonlyArray<Approval.Request>): void {
+    if (this.setting.deciders.registry === undefined) return
+    for (const request of requests) this.some.requests.set(request.position, request)
   }
 
   /** What was asked of a human and has no answer yet; empty when the turn was stopped. */
