@@ -351,7 +351,9 @@ export interface Settings<
     | ((state: State<NoInfer<K>>) => StepOptions<NoInfer<K>> | Effect.Effect<StepOptions<NoInfer<K>>, E, R>)
     | undefined
   /** Options of every turn. Its `deadline` is each turn's own. */
-  readonly turn?: Omit<Turn.Options<Turn.OutcomeOf<NoInfer<K>>>, "turn" | "finishReason" | "cancelOn"> | undefined
+  readonly turn?:
+    | Omit<Turn.Options<Turn.OutcomeOf<NoInfer<K>>>, "turn" | "finishReason" | "messages" | "cancelOn">
+    | undefined
   /** Told everything as it happens, but for the parts of a response. It must not wait; what it throws is dropped. */
   readonly onEvent?: ((event: AgentEvent<NoInfer<K>, Terminal>) => void) | undefined
   /** Told once, before the loop's own end is seen, with a history that can go on: also when it fails, dies, or is interrupted. */
@@ -509,7 +511,9 @@ const quietly = (tell: ((event: any) => void) | undefined): ((event: AgentEvent<
  *
  * **Details**
  *
- * Interrupting the stream interrupts the loop, and waits for it. A response that ends without a finish part is one that was cut short.
+ * A call is taken in as soon as it is complete: reads start then, everything else when the response has ended. A response that breaks
+ * off, or ends without a finish part, was cut short: what had begun is answered, and stands in the history. Interrupting the stream
+ * interrupts the loop, and waits for it.
  *
  * @category running
  * @since 0.1.0

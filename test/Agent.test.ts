@@ -89,6 +89,15 @@ describe("Agent: what ends a loop", () => {
       }).pipe(Effect.provide(all))
     }))
 
+  it.effect("also with a governed model, which lets through what an agent asks", () =>
+    Effect.gen(function*() {
+      const { all, book } = agentOf([calls([write("a"), write("b")]), text("Done.")])
+      const governed = Turn.layerLanguageModel().pipe(Layer.provideMerge(all))
+      const result = yield* drive(Agent.run({ prompt, toolkit })).pipe(Effect.provide(governed))
+      assert.deepStrictEqual([result.reason, words(result.steps[0]!.outcomes)], ["final", ["ok", "ok"]])
+      assert.strictEqual(book.runs.length, 2)
+    }))
+
   it.effect("an agent without tools is one question", () =>
     Effect.gen(function*() {
       const result = yield* Agent.run({ prompt })
@@ -682,6 +691,24 @@ describe("Agent: calls that wait for a human", () => {
         Effect.as(Effect.sleep(50), request.arguments["tag"] === "p" ? Approval.approve() : Approval.deny("too dear"))
       const other = yield* drive(Agent.run({ prompt, toolkit, turn: { decide } })).pipe(Effect.provide(ruled.all))
       assert.deepStrictEqual(words(other.steps[0]!.outcomes), ["ok", "ok", "error/denied"])
+    }))
+
+  it.effect("see the conversation when they ask whether they do", () =>
+    Effect.gen(function*() {
+      const seen: Array<number> = []
+      const Buy = Tool.make("buy", {
+        success: Schema.String,
+        needsApproval: (_, { messages }) => {
+          seen.push(messages.length)
+          return false
+        }
+      })
+      const kit = Toolkit.make(Buy)
+      const { all } = agentOf([calls([call(Buy, {})]), calls([call(Buy, {})]), text("Done.")])
+      yield* drive(Agent.run({ prompt, toolkit: kit })).pipe(
+        Effect.provide([kit.toLayer({ buy: () => Effect.succeed("bought") }), all])
+      )
+      assert.deepStrictEqual(seen, [1, 3])
     }))
 
   it.effect("park the agent, which is resumed from JSON as often as it takes", () =>

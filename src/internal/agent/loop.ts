@@ -312,7 +312,8 @@ const guarded = (loop: Loop): Effect.Effect<Result, Failure, any> =>
     if (stopping !== undefined) {
       // One that ignores its stop must not keep the agent for ever.
       stopping.interruptUnsafe()
-      yield* Effect.timeoutOption(Fiber.await(stopping), deafPatience)
+      const ended = yield* Effect.timeoutOption(Fiber.await(stopping), deafPatience)
+      if (ended._tag === "None") yield* Effect.logWarning("an agent ended while its cancelOn ignored its stop")
     }
     if (options.onClosed !== undefined) yield* handOver(loop, options.onClosed, exit)
     if (Exit.isSuccess(exit)) io.emit?.({ _tag: "AgentEnded", agent: loop.setting.agent, result: exit.value })

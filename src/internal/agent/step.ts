@@ -151,6 +151,7 @@ export class StepAtWork {
     return {
       ...given,
       turn: this.turn,
+      messages: prepared.prompt.content,
       ...(prepared.sequential ? { execution: "sequential" } : undefined),
       ...(left === Infinity || left <= 0 ? undefined : { deadline: earlier(left, given.deadline) }),
       // A turn whose time is over already is stopped too: its calls are answered, and none of them starts.
