@@ -915,7 +915,38 @@ describe("Agent: sub-agents", () => {
       assert.deepStrictEqual(answer[0]!.result, { reason: "stopped", text: "", changed: ["write"] })
     }))
 
-  it.effect("a stop of the one call, a sibling's failure and a timeout are stops of the agent in it", () =>
+  it.effect("its own clock, and a stop of its call alone, are stops of the agent in it; the others go on", () =>
+    Effect.gen(function*() {
+      const script = { slow: { ms: 500 }, w: { ms: 200 } }
+      const timed = pipe(Research, ToolPolicy.timeout(50))
+      const read = pipe(Research, ToolPolicy.read({ keys: () => [] }))
+      for (const tool of [timed, Research, read]) {
+        const { book, layer } = lab({ script })
+        const closed: Array<Agent.Closed<any>> = []
+        const kit = Toolkit.make(tool, tools.write)
+        const subModel = FakeModel.layer([calls([call(tools.read, { tag: "slow", k: [] })]), text("never")])
+        const handlers = kit.toLayer(Effect.gen(function*() {
+          const onClosed = (one: Agent.Closed<any>) => Effect.sync(() => closed.push(one))
+          return { research: yield* Agent.handler({ toolkit, onClosed }), write: handlerOf(book, "write") }
+        })).pipe(Layer.provide(subModel))
+        const outcomes = yield* Effect.scoped(Effect.gen(function*() {
+          const turn = yield* Turn.start(kit, [
+            ToolCall.make("r", "research", { task: "x" }),
+            ToolCall.make("w", "write", { tag: "w", k: [] })
+          ])
+          yield* TestClock.adjust(50)
+          if (tool !== timed) assert.isTrue(yield* turn.cancelCall("r", "too slow"))
+          yield* TestClock.adjust(200)
+          return yield* turn.await
+        })).pipe(Effect.provide(Layer.provideMerge(handlers, layer)))
+        assert.deepStrictEqual(words(outcomes), [tool === read ? "cancelled/by_caller" : "ok", "ok"])
+        assert.strictEqual(book.span("slow")[1]! - book.span("slow")[0], 50)
+        assert.deepStrictEqual(closed.map(({ steps }) => words(steps[0]!.outcomes)), [["cancelled/by_caller"]])
+        assert.deepStrictEqual(faultsOf(closed[0]!.prompt), [])
+      }
+    }))
+
+  it.effect("a failure of its sibling is a stop of the agent in a call", () =>
     Effect.gen(function*() {
       const script = { slow: { ms: 500 }, bad: { ms: 30, end: "fail" as const } }
       const { all, sub } = family(

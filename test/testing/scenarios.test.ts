@@ -113,7 +113,10 @@ describe("own scenario files", () => {
     Effect.gen(function*() {
       const { turns, ...file } = JSON.parse(fs.readFileSync(path.join(own, "held-and-decided.json"), "utf8"))
       const crashed = [{ ...turns[0], events: [{ atMs: 10, type: "crash" }] }]
-      const report = yield* Scenario.runText("held-and-decided.json", JSON.stringify({ ...file, turns: crashed, expect: {} }))
+      const report = yield* Scenario.runText(
+        "held-and-decided.json",
+        JSON.stringify({ ...file, turns: crashed, expect: {} })
+      )
       assert.deepStrictEqual(report.failures, ["this version does not run `crash` (turn 0, before its answer)"])
     }))
 
