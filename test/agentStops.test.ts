@@ -97,4 +97,16 @@ describe("Agent: forty steps", () => {
         }
       }
     }), 120_000)
+
+  it.effect(
+    "a small agent, stopped at work, in every order that one forced switch makes",
+    () =>
+      Effect.gen(function*() {
+        for (const way of ["interrupt", "button"] as const) {
+          const { complete, orders } = yield* Simulation.exhaust(check(2, way, Effect.sleep(5)), { switches: 1 })
+          assert.isTrue(complete && orders > 100)
+        }
+      }),
+    60_000
+  )
 })
