@@ -500,6 +500,8 @@ export const workConserving = (o: Observation): Judged => {
   return each(o.runs, (run) => {
     const turn = turnOf(run)
     if (turn === undefined || o.tools.get(run.tool)?.asks === true) return undefined
+    // Questions for approval, which nobody sees, take of the turn's own limit.
+    if (turn.limit !== Infinity && turn.calls.some(({ name }) => o.tools.get(name)?.asks === true)) return undefined
     if (run.backend !== undefined && o.backends.get(run.backend)?.rate !== undefined) return undefined
     const isEarlier = (other: ObservedTurn, position: number) =>
       other === turn ? position < run.position : other.startedAt <= turn.startedAt
