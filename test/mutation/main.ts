@@ -71,7 +71,6 @@ console.log(`${ids.length} of ${all.size} mutants`)
 
 // How the tests are run.
 
-const suiteFiles = fs.globSync([...suite], { cwd: root }).map((file) => file.replaceAll("\\", "/")).sort()
 
 /** Longer than any attempt is given: when nothing is heard for so long, the process turns in circles where no step is counted. */
 const silence = 60_000
@@ -87,7 +86,7 @@ const vitest = async (
     workers: 1,
     wanted: ids,
     active: 0,
-    files: suiteFiles,
+    files: suite,
     tries: {},
     usual: {},
     ...part

@@ -9,8 +9,11 @@ export const root = path.join(import.meta.dirname, "../..")
 const modules = "{Turn,Siblings,TurnPlan,Backend}"
 const internals = "{turn,siblings,turnPlan,backend}"
 
-/** Their tests. */
-export const suite = ["test/*.test.ts", "test/turn/*.test.ts", "test/data/placeholders.test.ts"]
+/** Their tests. Loops of agents, threads and child processes are tested by what takes long, and drive the same turns. */
+export const suite = fs.globSync(
+  ["test/*.test.ts", "test/{turn,backend}/*.test.ts", "test/data/placeholders.test.ts"],
+  { cwd: root, exclude: ["test/{A,a}gent*.test.ts", "test/Handler.worker.test.ts", "test/turn/handlers.mcp.test.ts"] }
+).map((file) => file.replaceAll("\\", "/")).sort()
 
 const files = fs.globSync([`src/${modules}.ts`, `src/internal/${internals}/**/*.ts`], { cwd: root })
   .map((file) => file.replaceAll("\\", "/")).sort()
