@@ -422,6 +422,26 @@ describe("R31: replaced arguments", () => {
       assert.deepStrictEqual(book.runs.map((ran) => ran.tag), ["other"])
     }))
 
+  it.effect("a stop while the registry is asked about them takes the request back", () =>
+    Effect.gen(function*() {
+      const log: Array<string> = []
+      const { kit, layer } = ops(log)
+      const approvals = yield* Approval.Approvals
+      const slow = {
+        ...approvals,
+        ask: (request: Approval.Request) => Effect.tap(approvals.ask(request), Effect.sleep(100))
+      }
+      const outcomes = yield* drive(
+        Turn.run(kit, [ToolCall.make("a", "run", { h: "one", cmd: "harmless" })], {
+          middleware: wiping,
+          deadline: 20
+        }).pipe(Effect.provide(layer), Effect.provideService(Approval.Approvals, slow))
+      )
+      assert.deepStrictEqual(outcomes.map(facts), [["cancelled/by_deadline", false, "none", true]])
+      assert.deepStrictEqual(yield* approvals.pending, [])
+      assert.deepStrictEqual(log, [])
+    }).pipe(Effect.provide(Approval.layerMemory())))
+
   it.effect("a stop while they are asked about leaves the call unstarted, and ends the question", () =>
     Effect.gen(function*() {
       for (const sync of [true, false]) {
@@ -496,24 +516,30 @@ describe("R31: around", () => {
       assert.deepStrictEqual(outcomes.map(facts), [["error/unencodable_result", true, "applied", false]])
     }))
 
-  it.effect("R22: a promise that goes on after its stop is told truly, around or not", () =>
+  it.effect("R22: a promise that goes on after its stop is told truly; one that a step would have gone on after is unknown", () =>
     Effect.gen(function*() {
       const Put = pipe(
         Tool.make("put", { success: Schema.String }),
         ToolPolicy.write({ keys: () => [] }),
         ToolPolicy.forward(() => "key")
       )
-      for (const middleware of [[], one("m", { around: (handler) => handler })]) {
-        const handler = Handler.promise(() =>
+      const cases: ReadonlyArray<readonly [ReadonlyArray<TurnMiddleware.TurnMiddleware>, ReadonlyArray<string>]> = [
+        [[], ["ok", "applied"]],
+        [one("m", { around: (handler) => handler }), ["ok", "applied"]],
+        [one("m", { around: (handler) => Effect.tap(handler, Effect.sleep(1)) }), ["cancelled/by_caller", "unknown"]]
+      ]
+      for (const [middleware, expected] of cases) {
+        // It hears of the stop, and writes all the same.
+        const handler = Handler.promise((_, { signal }) =>
           new Promise<string>((resolve) => {
-            setImmediate(() => setImmediate(() => resolve("written")))
+            signal.addEventListener("abort", () => setImmediate(() => resolve("written")))
           })
         )
         const outcomes = yield* runWith([Put], { put: handler }, [ToolCall.make("a", "put")], {
           middleware,
           cancelOn: Effect.as(Effect.yieldNow, "user")
         })
-        assert.deepStrictEqual(words(outcomes), ["ok"])
+        assert.deepStrictEqual([words(outcomes)[0]!, outcomes[0]!.effect], expected)
       }
     }))
 })

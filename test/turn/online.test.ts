@@ -865,6 +865,35 @@ describe("R10: approvals of an online turn", () => {
         assert.deepStrictEqual(words(outcomes), ["pending_approval", "deferred/waits_for_approval"])
       })))
 
+  it.effect("R15: a read that waits for its keys has a clock, from when it came", () =>
+    Effect.gen(function*() {
+      const { book, layer } = lab({ script: { w: { ms: 100_000 } } })
+      yield* Effect.gen(function*() {
+        yield* fork(run([call("write", "w", ["k"])]))
+        const turn = yield* Turn.open(toolkit, { onEvent: book.note })
+        yield* TestClock.adjust(500)
+        yield* turn.submit(call("read", "r", ["k"]))
+        yield* TestClock.adjust(59_999)
+        assert.deepStrictEqual(book.tagsOf("CallEnded"), [])
+        yield* TestClock.adjust(1)
+        assert.deepStrictEqual(book.tagsOf("CallEnded").map((event: any) => words([event.outcome])[0]), [
+          "timeout/queue"
+        ])
+        yield* done(turn)
+      }).pipe(Effect.scoped, Effect.provide(layer))
+    }))
+
+  it.effect("nor does a write that waits for the end; its clock runs from there", () =>
+    opened({ script: { a: { ms: 70_000 } } }, {}, (turn, book) =>
+      Effect.gen(function*() {
+        yield* turn.submit(call("write", "w", ["k"]))
+        yield* TestClock.adjust(70_000)
+        yield* turn.submit(call("pay", "p"))
+        const outcomes = yield* done(turn)
+        assert.deepStrictEqual(words(outcomes), ["ok", "pending_approval"])
+        assert.deepStrictEqual(book.span("w"), [70_000, 70_010])
+      })))
+
   it.effect("a sleeping question is over with a stop", () =>
     opened({}, { decide: () => Effect.never }, (turn) =>
       Effect.gen(function*() {

@@ -777,9 +777,9 @@ export class TurnState implements TurnPlan.Nested {
     } catch (error) {
       effect = Effect.die(error)
     }
-    run.report = Handler.reportOf(effect)
     if (middleware?.hasAround === true) effect = this.surround(run, effect, middleware)
     this.touch()
+    run.report = Handler.reportOf(effect)
     // What is over already costs no fiber.
     if (Exit.isExit(effect)) return run.settle(effect as Exit.Exit<unknown, unknown>)
     run.group.run(run, effect, this.contextOf(run))
