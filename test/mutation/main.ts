@@ -71,7 +71,6 @@ console.log(`${ids.length} of ${all.size} mutants`)
 
 // How the tests are run.
 
-
 /** Longer than any attempt is given: when nothing is heard for so long, the process turns in circles where no step is counted. */
 const silence = 60_000
 
