@@ -12,30 +12,29 @@ import type * as Prompt from "effect/ai/Prompt"
 import type * as Response from "effect/ai/Response"
 import type * as Tool from "effect/ai/Tool"
 import type * as Toolkit from "effect/ai/Toolkit"
-import type * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import { dual } from "effect/Function"
 import * as Layer from "effect/Layer"
-import * as Queue from "effect/Queue"
-import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
-import * as Approval from "./Approval.ts"
+import type * as Approval from "./Approval.ts"
 import { Deciders } from "./internal/turn/approvals.ts"
-import { beginTurn, type Begun, type Earlier, intakeOf, openTurn } from "./internal/turn/begin.ts"
+import { beginTurn, type Begun, intakeOf, openTurn } from "./internal/turn/begin.ts"
 import { checkCalls } from "./internal/turn/checks.ts"
 import { governedHandlers } from "./internal/turn/handlers.ts"
 import type { ArgumentLimits } from "./internal/turn/json.ts"
 import { governed, memoryOf } from "./internal/turn/model.ts"
 import type { Online as OnlineState } from "./internal/turn/online.ts"
-import { check, invalidInput } from "./internal/turn/options.ts"
+import { check } from "./internal/turn/options.ts"
 import * as ParkedTurn from "./internal/turn/parked.ts"
 import * as ParkedForm from "./internal/turn/parkedForm.ts"
 import * as Prompts from "./internal/turn/prompt.ts"
 import { RuntimeState } from "./internal/turn/runtime.ts"
+import { logUnsettled, supervise, unsettledOf } from "./internal/turn/supervision.ts"
 import { surroundingsOf } from "./internal/turn/surroundings.ts"
 import type { AnyToolkit } from "./internal/turn/tool.ts"
+import { positionOf, watch } from "./internal/turn/watch.ts"
 import type * as Outcome from "./Outcome.ts"
 import type * as Siblings from "./Siblings.ts"
 import type * as ToolCall from "./ToolCall.ts"
@@ -116,31 +115,6 @@ export interface LayerOptions {
   readonly onUnsettled?: ((left: ReadonlyArray<Unsettled>) => Effect.Effect<void>) | undefined
 }
 
-const unsettledOf = (state: RuntimeState): ReadonlyArray<Unsettled> =>
-  Array.from(state.unsettled, (run): Unsettled => {
-    const { tenant, turn } = run.turn.identity()
-    return {
-      tenant,
-      turn,
-      position: run.position,
-      id: run.id,
-      tool: run.name,
-      outcome: run.turn.slots[run.position]!
-    }
-  })
-
-const logUnsettled = (left: ReadonlyArray<Unsettled>): Effect.Effect<void> =>
-  Effect.forEach(
-    left,
-    (one) =>
-      Effect.logWarning(
-        `shut down with work left: call #${one.position} (${one.tool}${
-          one.id === "" ? "" : `, id ${one.id}`
-        }) of turn ${one.turn}`
-      ),
-    { discard: true }
-  )
-
 /**
  * The layer that turns run on.
  *
@@ -165,45 +139,11 @@ export const layer = (options?: LayerOptions): Layer.Layer<Runtime> => {
       const state = new RuntimeState()
       state.onSettledLate = options?.onSettledLate
       state.mostTurns = mostTurns
-      const drain = Effect.gen(function*() {
-        state.closed = true
-        yield* whenQuiet(state, () => state.turns.size === 0)
-        yield* whenQuiet(state, () => state.unsettled.size === 0).pipe(
-          grace === Infinity ? (self) => self : Effect.timeoutOption(grace)
-        )
-        return unsettledOf(state)
-      })
-      yield* Effect.addFinalizer(() =>
-        Effect.gen(function*() {
-          state.closed = true
-          if (options?.shutdown !== "await") {
-            for (const turn of state.turns) turn.stop({ code: "by_caller", reason: "shutdown" })
-          }
-          const left = yield* drain
-          if (left.length > 0) yield* (options?.onUnsettled ?? logUnsettled)(left)
-        })
-      )
+      const drain = yield* supervise(state, grace, options?.shutdown !== "await", options?.onUnsettled ?? logUnsettled)
       return { state, unsettled: Effect.sync(() => unsettledOf(state)), drain }
     })
   )
 }
-
-const whenQuiet = (state: RuntimeState, quiet: () => boolean): Effect.Effect<void> =>
-  Effect.suspend(() =>
-    quiet()
-      ? Effect.void
-      : Effect.callback<void>((resume) => {
-        const look = () => {
-          if (!quiet()) return
-          state.onQuiet.delete(look)
-          resume(Effect.void)
-        }
-        state.onQuiet.add(look)
-        return Effect.sync(() => {
-          state.onQuiet.delete(look)
-        })
-      })
-  )
 
 /**
  * What belongs to one turn. What belongs to a tool is said with `ToolPolicy`.
@@ -519,7 +459,7 @@ export const resume: {
 } = dual(
   (args) => !isParked(args[0]),
   (toolkit: AnyToolkit, parked: Parked, options?: ResumeOptions<any>): Effect.Effect<any, any, any> =>
-    Effect.flatMap(earlierOf(toolkit, parked, options), (earlier) =>
+    Effect.flatMap(ParkedTurn.earlierOf(toolkit, parked, options), (earlier) =>
       untilClosed(
         (context) => {
           const given = { ...options, turn: parked.turn }
@@ -532,59 +472,6 @@ export const resume: {
 )
 
 const isParked = (u: unknown): boolean => (u as { readonly _tag?: unknown } | null)?._tag === "Parked"
-
-const isGiven = Schema.is(Schema.Array(Schema.Struct({ position: Schema.Int, decision: Approval.Decision })))
-
-/** Everything that can be wrong with a parked turn and its decisions, before anything runs. */
-const earlierOf = (
-  toolkit: AnyToolkit,
-  parked: Parked,
-  options: ResumeOptions<any> | undefined
-): Effect.Effect<Earlier, TurnError.TurnError, any> =>
-  Effect.withFiber((fiber) => {
-    const problem = ParkedTurn.problemOf(parked, toolkit, surroundingsOf(fiber.context).tenant)
-    if (problem !== undefined) return Effect.fail(problem)
-    const asked = new Map(parked.requests.map((request) => [request.position, request]))
-    const decisions: Array<Earlier["decisions"][number]> = []
-    const given: unknown = options?.decisions ?? []
-    if (!isGiven(given)) {
-      return Effect.fail(
-        invalidInput("the decisions on the parked turn", "a list of a position and a decision each", given)
-      )
-    }
-    for (const { decision, position } of given) {
-      const request = asked.get(position)
-      if (request === undefined || decisions.some((one) => one.position === position)) {
-        return Effect.fail(
-          invalidInput(
-            `the decision on call #${position} of the parked turn`,
-            "one decision for each call that waits for one",
-            request === undefined ? "a call that waits for none" : "a second decision"
-          )
-        )
-      }
-      decisions.push({ position, digest: request.digest, decision })
-    }
-    const now = options?.calls
-    if (now !== undefined) {
-      const bad = checkCalls(now)
-      if (bad !== undefined) return Effect.fail(bad)
-      const same = now.length === parked.calls.length &&
-        now.every(({ id, name }, i) => id === parked.calls[i]!.id && name === parked.calls[i]!.name)
-      if (!same) {
-        const expected = "the same ids and names in the same order"
-        return Effect.fail(invalidInput("the calls of the parked turn", expected, now))
-      }
-    }
-    const calls = now ?? parked.calls.map((call, position) => {
-      const request = asked.get(position)
-      return request === undefined ? call : { ...call, arguments: request.arguments }
-    })
-    return Effect.map(
-      ParkedTurn.keptOf(parked, toolkit),
-      (kept): Earlier => ({ kept, requests: parked.requests, decisions, calls })
-    )
-  })
 
 /**
  * Gives a parked turn up: what has its answer keeps it, what was open is `cancelled` / `by_caller` with your reason, and no decision on
@@ -738,8 +625,6 @@ export interface Handle<K> {
   readonly lost: Effect.Effect<number>
 }
 
-const eventCapacity = 16_384
-
 /**
  * Starts a turn and returns at once with a handle on it.
  *
@@ -788,31 +673,6 @@ const stopAndWait = (turn: Begun, reason: string | undefined) =>
     turn.stop(reason)
     return turn.closed
   })
-
-/** The events of one turn for one reader, of which the oldest go when there are too many. */
-const watch = () => {
-  const queue = Effect.runSync(Queue.unbounded<TurnEvent.TurnEvent, Cause.Done>())
-  let waiting = 0
-  let lost = 0
-  return {
-    offer: (event: TurnEvent.TurnEvent) => {
-      if (waiting >= eventCapacity) {
-        // The oldest goes: what a reader has not taken yet is worth less than what happens now.
-        if (Queue.takeUnsafe(queue) !== undefined) {
-          waiting--
-          lost++
-        }
-      }
-      if (Queue.offerUnsafe(queue, event)) waiting++
-      if (event._tag === "TurnEnded") Queue.endUnsafe(queue)
-    },
-    events: Stream.tap(Stream.fromQueue(queue), () =>
-      Effect.sync(() => {
-        waiting--
-      })),
-    lost: Effect.sync(() => lost)
-  }
-}
 
 const handleOf = (toolkit: AnyToolkit, turn: Begun, { events, lost }: ReturnType<typeof watch>): Handle<any> => ({
   turn: turn.state.identity().turn,
@@ -927,13 +787,6 @@ export const open = <K extends AnyToolkit>(
       })
     )
   }) as Effect.Effect<any, any, any>
-
-/** The position that an id stands for, when exactly one call has it. */
-const positionOf = (calls: ReadonlyArray<ToolCall.ToolCall>, at: number | string): number => {
-  if (typeof at === "number") return at
-  const found = calls.findIndex((call) => call.id === at)
-  return found === -1 || calls.findLastIndex((call) => call.id === at) !== found ? -1 : found
-}
 
 /**
  * Runs a turn as the stream of its events. Interrupting the stream stops the turn and waits for it.

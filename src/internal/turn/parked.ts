@@ -3,13 +3,18 @@ import * as AiTool from "effect/ai/Tool"
 import * as Effect from "effect/Effect"
 import * as Hash from "effect/Hash"
 import * as Schema from "effect/Schema"
+import * as Approval from "../../Approval.ts"
 import * as Outcome from "../../Outcome.ts"
+import type * as ToolCall from "../../ToolCall.ts"
 import type * as TurnError from "../../TurnError.ts"
 import * as Answers from "./answers.ts"
+import type { Earlier } from "./begin.ts"
+import { checkCalls } from "./checks.ts"
 import { canonical } from "./json.ts"
 import { invalidInput } from "./options.ts"
 import { Parked } from "./parkedForm.ts"
 import type { TurnState } from "./state.ts"
+import { surroundingsOf } from "./surroundings.ts"
 import { type AnyToolkit, entryOf, type ToolEntry } from "./tool.ts"
 
 type Any = Outcome.Outcome<any>
@@ -127,5 +132,66 @@ export const abandoned = (
     return Answers.cancelledBeforeStart(
       { position, id, name, repairedFrom: undefined, keyIsOfArguments: true },
       { code: "by_caller", reason }
+    )
+  })
+
+/** What a turn is resumed with; the public words stand at `Turn.ResumeOptions`. */
+interface Given {
+  readonly decisions?:
+    | ReadonlyArray<{ readonly position: number; readonly decision: Approval.Decision }>
+    | undefined
+  readonly calls?: ReadonlyArray<ToolCall.ToolCall> | undefined
+}
+
+const isGiven = Schema.is(Schema.Array(Schema.Struct({ position: Schema.Int, decision: Approval.Decision })))
+
+/** Everything that can be wrong with a parked turn and its decisions, before anything runs. */
+export const earlierOf = (
+  toolkit: AnyToolkit,
+  parked: Parked,
+  options: Given | undefined
+): Effect.Effect<Earlier, TurnError.TurnError, any> =>
+  Effect.withFiber((fiber) => {
+    const problem = problemOf(parked, toolkit, surroundingsOf(fiber.context).tenant)
+    if (problem !== undefined) return Effect.fail(problem)
+    const asked = new Map(parked.requests.map((request) => [request.position, request]))
+    const decisions: Array<Earlier["decisions"][number]> = []
+    const given: unknown = options?.decisions ?? []
+    if (!isGiven(given)) {
+      return Effect.fail(
+        invalidInput("the decisions on the parked turn", "a list of a position and a decision each", given)
+      )
+    }
+    for (const { decision, position } of given) {
+      const request = asked.get(position)
+      if (request === undefined || decisions.some((one) => one.position === position)) {
+        return Effect.fail(
+          invalidInput(
+            `the decision on call #${position} of the parked turn`,
+            "one decision for each call that waits for one",
+            request === undefined ? "a call that waits for none" : "a second decision"
+          )
+        )
+      }
+      decisions.push({ position, digest: request.digest, decision })
+    }
+    const now = options?.calls
+    if (now !== undefined) {
+      const bad = checkCalls(now)
+      if (bad !== undefined) return Effect.fail(bad)
+      const same = now.length === parked.calls.length &&
+        now.every(({ id, name }, i) => id === parked.calls[i]!.id && name === parked.calls[i]!.name)
+      if (!same) {
+        const expected = "the same ids and names in the same order"
+        return Effect.fail(invalidInput("the calls of the parked turn", expected, now))
+      }
+    }
+    const calls = now ?? parked.calls.map((call, position) => {
+      const request = asked.get(position)
+      return request === undefined ? call : { ...call, arguments: request.arguments }
+    })
+    return Effect.map(
+      keptOf(parked, toolkit),
+      (kept): Earlier => ({ kept, requests: parked.requests, decisions, calls })
     )
   })

@@ -1,0 +1,81 @@
+/** How a runtime ends: intake stops, turns are stopped or awaited, and what is still at work is listed (rules R20, R36). */
+import * as Effect from "effect/Effect"
+import type * as Scope from "effect/Scope"
+import type * as Outcome from "../../Outcome.ts"
+import type { RuntimeState } from "./runtime.ts"
+
+/** The public words stand at `Turn.Unsettled`. */
+interface Unsettled {
+  readonly tenant: string
+  readonly turn: string
+  readonly position: number
+  readonly id: string
+  readonly tool: string
+  readonly outcome: Outcome.Outcome<any>
+}
+
+export const unsettledOf = (state: RuntimeState): ReadonlyArray<Unsettled> =>
+  Array.from(state.unsettled, (run): Unsettled => {
+    const { tenant, turn } = run.turn.identity()
+    return {
+      tenant,
+      turn,
+      position: run.position,
+      id: run.id,
+      tool: run.name,
+      outcome: run.turn.slots[run.position]!
+    }
+  })
+
+export const logUnsettled = (left: ReadonlyArray<Unsettled>): Effect.Effect<void> =>
+  Effect.forEach(
+    left,
+    (one) =>
+      Effect.logWarning(
+        `shut down with work left: call #${one.position} (${one.tool}${
+          one.id === "" ? "" : `, id ${one.id}`
+        }) of turn ${one.turn}`
+      ),
+    { discard: true }
+  )
+
+/** Gives the effect that drains a runtime, and drains it when the scope closes. */
+export const supervise = (
+  state: RuntimeState,
+  grace: number,
+  stops: boolean,
+  onUnsettled: (left: ReadonlyArray<Unsettled>) => Effect.Effect<void>
+): Effect.Effect<Effect.Effect<ReadonlyArray<Unsettled>>, never, Scope.Scope> => {
+  const drain = Effect.gen(function*() {
+    state.closed = true
+    yield* whenQuiet(state, () => state.turns.size === 0)
+    yield* whenQuiet(state, () => state.unsettled.size === 0).pipe(
+      grace === Infinity ? (self) => self : Effect.timeoutOption(grace)
+    )
+    return unsettledOf(state)
+  })
+  const close = Effect.gen(function*() {
+    state.closed = true
+    if (stops) { for (const turn of state.turns) turn.stop({ code: "by_caller", reason: "shutdown" }) }
+    const left = yield* drain
+    if (left.length > 0) yield* onUnsettled(left)
+  })
+  return Effect.as(Effect.addFinalizer(() => close), drain)
+}
+
+const whenQuiet = (state: RuntimeState, quiet: () => boolean): Effect.Effect<void> =>
+  Effect.suspend(() =>
+    quiet()
+      ? Effect.void
+      : Effect.callback<void>((resume) => {
+        const look = () => {
+          if (!quiet()) return
+          state.onQuiet.delete(look)
+          resume(Effect.void)
+        }
+        state.onQuiet.add(look)
+        return Effect.sync(() => {
+          state.onQuiet.delete(look)
+        })
+      })
+  )
