@@ -133,11 +133,11 @@ const faults: ReadonlyArray<{
       from: `    return Effect.uninterruptibleMask((restore) =>
       restore(wait).pipe(
         Effect.andThen(Effect.suspend(() => restore(Effect.provideService(self, Held, permit)))),
-        Effect.ensuring(Effect.sync(() => {`,
+        Effect.onExit((exit) =>`,
       to: `    return Effect.andThen(
       wait,
       Effect.suspend(() => Effect.provideService(self, Held, permit)).pipe(
-        Effect.ensuring(Effect.sync(() => {`
+        Effect.onExit((exit) =>`
     }],
     find: permits,
     tells: /1 permits are lost/
