@@ -69,8 +69,8 @@ export interface Unsettled {
  *
  * - `unsettled` lists the calls whose work goes on. They keep their keys and permits until it has really ended.
  * - `drain` stops intake, for good, and waits for the turns that run and for work that was given up on; it gives what is still at work
- *   after the layer's `shutdownGrace`. A turn inside a call belongs to that call, and may still begin. Interrupting it stops the waiting
- *   alone.
+ *   after the layer's `shutdownGrace`. A turn that was opened runs until it is told the end of its list. A turn inside a call belongs to
+ *   that call, and may still begin. Interrupting it stops the waiting alone.
  *
  * @category services
  * @since 0.1.0
@@ -121,7 +121,8 @@ export interface LayerOptions {
  * **Details**
  *
  * When its scope closes, intake stops, running turns are stopped or awaited, what was given up on is awaited for
- * `shutdownGrace`, and what is left is told to `onUnsettled`.
+ * `shutdownGrace`, and what is left is told to `onUnsettled`. Where turns are stopped, one that was opened and has not been told the
+ * end of its list within `shutdownGrace` is ended.
  *
  * @category layers
  * @since 0.1.0

@@ -258,6 +258,29 @@ describe("R21: a turn with a journal", () => {
       assert.deepStrictEqual([outcomes[0]!.started, book.count("a")], [false, 0])
     }))
 
+  it.effect("one that is deaf for ever holds no turn either, and what it writes too late is freed", () =>
+    Effect.gen(function*() {
+      const { book, layer } = lab()
+      const asked: Array<string> = []
+      const note = (what: string) => Effect.sync(() => void asked.push(what))
+      const deaf = Effect.uninterruptible(Effect.never)
+      const late = Effect.uninterruptible(Effect.andThen(Effect.sleep(90_000), note("reserved")))
+      const journal = Layer.succeed(Journal, {
+        reserve: ({ id }) => id === "a" ? late : Effect.void,
+        free: ({ id }) => note(`free ${id}`),
+        settle: () => deaf,
+        entries: () => Effect.succeed([])
+      })
+      const outcomes = yield* drive(
+        run([call("write", "a", ["k"]), call("read", "b")], { onEvent: book.note }).pipe(
+          Effect.provide([layer, journal])
+        )
+      )
+      assert.deepStrictEqual(words(outcomes), ["timeout/queue", "ok"])
+      assert.strictEqual(book.tagsOf("TurnEnded")[0]!.at, 65_000)
+      assert.deepStrictEqual(asked, ["free a", "reserved", "free a"])
+    }))
+
   it.effect("a sibling's failure during the reserve frees it too", () =>
     Effect.gen(function*() {
       const asked: Array<string> = []

@@ -239,6 +239,44 @@ describe("R31: before", () => {
       }
     }))
 
+  it.effect("a step that is deaf for ever is left behind: after its clock, or a stop, and the grace of a read", () =>
+    Effect.gen(function*() {
+      const deaf = Effect.uninterruptible(Effect.never)
+      const calls = [call("post", "a", ["k"]), call("fetch", "b", ["k"])]
+      const stop = { cancelOn: Effect.as(Effect.sleep(10), "user"), grace: { reads: 100 } }
+      const clock = { grace: { reads: 100 } }
+      const unstarted = ["cancelled/by_caller", false, "none", true]
+      const vetoed = ["error/vetoed", false, "none", true]
+      const cases: ReadonlyArray<readonly [TurnMiddleware.Steps, Turn.Options, ReadonlyArray<unknown>]> = [
+        [{ before: () => deaf, timeout: 50 }, clock, [vetoed, vetoed, 300]],
+        [{ before: () => deaf }, stop, [unstarted, unstarted, 110]],
+        [
+          { after: () => deaf, timeout: 50 },
+          clock,
+          [["error/defect", true, "applied", false], ["error/defect", true, "none", false], 320]
+        ],
+        [{ after: () => deaf, timeout: 50 }, stop, [["error/defect", true, "applied", false], unstarted, 160]]
+      ]
+      for (const [steps, options, expected] of cases) {
+        const { outcomes, took } = yield* under(one("m", steps), calls, options)
+        assert.deepStrictEqual([...outcomes.map(facts), took], expected)
+      }
+    }))
+
+  it.effect("whoever is asked anew and is deaf for ever is left behind at a stop, the call unstarted", () =>
+    Effect.gen(function*() {
+      const { outcomes, took } = yield* under(
+        one("m", { before: () => Effect.succeed(replaceArguments({ tag: "other", k: ["k"], n: -1 })) }),
+        [call("ask", "a", ["k"])],
+        {
+          decide: () => Effect.uninterruptible(Effect.never),
+          cancelOn: Effect.as(Effect.sleep(10), "user"),
+          grace: { reads: 100 }
+        }
+      )
+      assert.deepStrictEqual([...outcomes.map(facts), took], [["cancelled/by_caller", false, "none", true], 110])
+    }))
+
   it.effect("a stop of the one call during it", () =>
     Effect.gen(function*() {
       const { book, layer } = lab()

@@ -276,6 +276,29 @@ describe("R1, R4: stops of an online turn", () => {
       }
     }))
 
+  it.effect("R36: a runtime that closes first stops it, and waits for the end of its list as long as its grace", () =>
+    Effect.gen(function*() {
+      const { book, layer } = lab({ runtime: { shutdownGrace: 1000 } })
+      const scope = yield* Scope.make()
+      const closing = yield* fork(
+        Effect.gen(function*() {
+          const turn = yield* Turn.open(toolkit, { onEvent: book.note })
+          yield* turn.submit(call("read", "a"))
+          yield* Effect.sleep(100)
+          yield* turn.submit(call("write", "w"))
+          return turn
+        }).pipe(Scope.provide(scope), Effect.provide(layer))
+      )
+      yield* TestClock.adjust(1099)
+      assert.isUndefined(closing.pollUnsafe())
+      yield* TestClock.adjust(1)
+      const turn = yield* ended(closing)
+      assert.deepStrictEqual(words(yield* turn.await), ["ok", "cancelled/by_caller"])
+      const error = yield* Effect.flip(turn.submit(call("read", "late")))
+      assert.strictEqual(error.reason._tag, "ShutDown")
+      yield* Scope.close(scope, Exit.void)
+    }))
+
   it.effect("a stop after the end of the list is that of any turn", () =>
     opened({ script: { a: { ms: 100 }, w: { ms: 100 } } }, { deadline: 50 }, (turn, book) =>
       Effect.gen(function*() {

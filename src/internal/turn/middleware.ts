@@ -1,5 +1,6 @@
 /**
- * The steps around the calls of one turn (rule R31). A step has a clock of its own, and what it throws is the answer of its call.
+ * The steps around the calls of one turn (rule R31). A step has a clock of its own, and what it throws is the answer of its call. One
+ * that is deaf to its clock, or to a stop, is waited for as long as a read is, and then left behind.
  */
 import type * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
@@ -11,6 +12,7 @@ import * as TurnPlan from "../../TurnPlan.ts"
 import * as Answers from "./answers.ts"
 import { digestOf } from "./approvals.ts"
 import { causeText, type Intake, type Taken } from "./intake.ts"
+import { leavableStep } from "./patience.ts"
 import type { Run } from "./run.ts"
 
 type Any = Outcome.Outcome<any>
@@ -31,6 +33,17 @@ const viewOf = (run: Run, taken: Taken): Call => ({
   keys: taken.keys
 })
 
+/** A step within its clock, or nothing. */
+const within = <A>(
+  run: Run,
+  { name, timeout }: TurnMiddleware,
+  step: () => Effect.Effect<A, unknown, any>
+): Effect.Effect<Exit.Exit<Option.Option<A>, unknown>, never, any> =>
+  Effect.exit(Effect.timeoutOption(
+    leavableStep(`the middleware "${name}"`, Effect.suspend(step), run.turn.setting.graceReads),
+    timeout
+  ))
+
 const diedOf = (cause: Cause.Cause<unknown>): boolean => cause.reasons.some((reason) => reason._tag === "Die")
 
 export class Middleware {
@@ -48,6 +61,7 @@ export class Middleware {
 
   before(run: Run, intake: Intake): Effect.Effect<Ready, never, any> {
     const { list } = this
+    const { graceReads } = run.turn.setting
     return Effect.gen(function*() {
       let { taken } = run
       const refuse = (middleware: TurnMiddleware, message: string, retryable: boolean): Ready => ({
@@ -55,15 +69,16 @@ export class Middleware {
         outcome: Answers.vetoed(run, `${middleware.name}: ${message}`, retryable)
       })
       for (const middleware of list) {
-        const { before, name, timeout } = middleware
+        const { before, timeout } = middleware
         if (before === undefined) continue
-        const exit = yield* Effect.exit(
-          Effect.timeoutOption(Effect.suspend(() => before(viewOf(run, taken))), timeout)
-        )
+        const exit = yield* within(run, middleware, () => before(viewOf(run, taken)))
         if (Exit.isFailure(exit)) {
           const words = causeText(exit.cause)
           return diedOf(exit.cause)
-            ? { _tag: "refused", outcome: Answers.brokenBefore(run, `the middleware "${name}" broke: ${words}`) }
+            ? {
+              _tag: "refused",
+              outcome: Answers.brokenBefore(run, `the middleware "${middleware.name}" broke: ${words}`)
+            }
             : refuse(middleware, words, false)
         }
         if (Option.isNone(exit.value)) {
@@ -72,7 +87,7 @@ export class Middleware {
         const said = exit.value.value as Before | undefined
         if (said?._tag === "Veto") return refuse(middleware, said.message, said.retryable)
         if (said?._tag !== "Arguments") continue
-        const other: Taken | string = yield* intake.again(taken, said.arguments)
+        const other: Taken | string = yield* leavableStep("a schema", intake.again(taken, said.arguments), graceReads)
         if (typeof other === "string") {
           return refuse(middleware, `it replaced the arguments by some that cannot be used: ${other}`, false)
         }
@@ -82,8 +97,11 @@ export class Middleware {
         taken = other
       }
       if (taken === run.taken || digestOf(taken) === run.approved?.digest) return { _tag: "ready", taken }
-      const needs = taken.needsApproval
-      return { _tag: (typeof needs === "boolean" ? needs : yield* needs) ? "ask" : "ready", taken }
+      const { needsApproval } = taken
+      const needs = typeof needsApproval === "boolean"
+        ? needsApproval
+        : yield* leavableStep("an approval question", needsApproval, graceReads)
+      return { _tag: needs ? "ask" : "ready", taken }
     })
   }
 
@@ -104,11 +122,10 @@ export class Middleware {
     const { list } = this
     return Effect.gen(function*() {
       let told = outcome
-      for (const { after, name, timeout } of list.toReversed()) {
+      for (const middleware of list.toReversed()) {
+        const { after, name, timeout } = middleware
         if (after === undefined) continue
-        const exit = yield* Effect.exit(
-          Effect.timeoutOption(Effect.suspend(() => after(told, viewOf(run, run.taken))), timeout)
-        )
+        const exit = yield* within(run, middleware, () => after(told, viewOf(run, run.taken)))
         if (Exit.isFailure(exit)) {
           return Answers.brokenAfter(run, outcome, `the middleware "${name}" broke: ${causeText(exit.cause)}`)
         }

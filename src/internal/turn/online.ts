@@ -8,7 +8,7 @@
  */
 import type * as Effect from "effect/Effect"
 import * as ToolCall from "../../ToolCall.ts"
-import type * as TurnError from "../../TurnError.ts"
+import * as TurnError from "../../TurnError.ts"
 import * as TurnPlan from "../../TurnPlan.ts"
 import * as Answers from "./answers.ts"
 import { checkCall, missingService, refuseRepeated } from "./checks.ts"
@@ -64,6 +64,7 @@ export class Online {
     const bad = checkCall(call, `call #${this.calls.length}`)
     if (bad !== undefined) return bad
     if (this.ended !== undefined) {
+      if (this.state.setting.runtime.closed) return TurnError.make(new TurnError.ShutDown({}))
       return invalidInput(`call #${this.calls.length} of the turn`, "a call before the end of the list", call.name)
     }
     const missing = call.providerExecuted === true

@@ -10,7 +10,7 @@ import * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
-import type * as Fiber from "effect/Fiber"
+import * as Fiber from "effect/Fiber"
 import type * as Approval from "../../Approval.ts"
 import * as Backend from "../../Backend.ts"
 import * as Handler from "../../Handler.ts"
@@ -29,6 +29,7 @@ import { Lines } from "./lines.ts"
 import type { Middleware, Ready } from "./middleware.ts"
 import type { Online } from "./online.ts"
 import { Paths } from "./paths.ts"
+import { leavable, leavableStep } from "./patience.ts"
 import { CallView, Run, type Setting } from "./run.ts"
 import { told } from "./told.ts"
 import type { Handled, Runner } from "./tool.ts"
@@ -667,7 +668,8 @@ export class TurnState implements TurnPlan.Nested {
     const asking = deciders.ask(taken, this.identity(), intake, (request) => {
       noted = request
     })
-    this.before(run, asking, (verdict: Decided) => {
+    const patient = leavableStep("an approval question", asking, this.setting.graceReads)
+    this.before(run, patient, (verdict: Decided) => {
       switch (verdict._tag) {
         case "held":
           return hold(verdict.taken, verdict.request)
@@ -697,12 +699,23 @@ export class TurnState implements TurnPlan.Nested {
     run.starting = true
     const key = this.journalKey(run)
     // It is done whole or not at all, so a stop may interrupt it; what it may have written is freed.
-    const reserving = this.helper(Effect.suspend(() => journal.reserve(key)), (exit) => {
+    const free = written("free a call", () => journal.free(key))
+    const patient = leavable(
+      Effect.suspend(() => journal.reserve(key)),
+      this.setting.graceReads,
+      (late) =>
+        Effect.andThen(
+          Effect.logWarning("a turn went on while the journal ignored its stop"),
+          // What it writes after all is freed then.
+          Effect.forkDetach(Effect.andThen(Fiber.await(late), free))
+        )
+    )
+    const reserving = this.helper(patient, (exit) => {
       run.starting = false
       run.fiber = undefined
       if (run.stopReason !== undefined || run.expired !== undefined) {
         const outcome = unstarted(run)
-        this.helper(written("free a call", () => journal.free(key)), () => this.conclude(run, outcome))
+        this.helper(free, () => this.conclude(run, outcome))
         return
       }
       if (Exit.isFailure(exit)) {
@@ -1072,6 +1085,11 @@ export class TurnState implements TurnPlan.Nested {
       this.withdrawRequests()
       this.touch()
     })
+  }
+
+  /** Nothing more comes to a turn whose calls come one by one. */
+  endList(): void {
+    this.online?.end(undefined)
   }
 
   /** Stops one call; false when it has its answer already. */

@@ -56,7 +56,14 @@ export const supervise = (
   })
   const close = Effect.gen(function*() {
     state.closed = true
-    if (stops) { for (const turn of state.turns) turn.stop({ code: "by_caller", reason: "shutdown" }) }
+    if (stops) {
+      for (const turn of state.turns) turn.stop({ code: "by_caller", reason: "shutdown" })
+      if (grace !== Infinity) {
+        // Whoever has opened a turn may wait for this very layer to be gone, and tell it no end.
+        yield* Effect.timeoutOption(whenQuiet(state, () => state.turns.size === 0), grace)
+        for (const turn of state.turns) turn.endList()
+      }
+    }
     const left = yield* drain
     if (left.length > 0) yield* onUnsettled(left)
   })
