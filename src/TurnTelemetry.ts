@@ -158,11 +158,18 @@ export const unsettled = Metric.counter("effect_turn.unsettled", {
  */
 export const recorder: Effect.Effect<(event: TurnEvent.TurnEvent) => void> = Effect.contextWith((context) => {
   const started = new Map<string, Map<number, number>>()
+  /** Names that tools have. */
+  const names = new Set<string>()
   const update = <I, S>(metric: Metric.Metric<I, S>, attributes: Record<string, string>, value: I) =>
     Metric.withAttributes(metric, attributes).updateUnsafe(value, context)
   return Effect.succeed((event: TurnEvent.TurnEvent) => {
     switch (event._tag) {
+      case "CallHeld":
+      case "CallQueued":
+        names.add(event.tool)
+        return
       case "CallStarted": {
+        names.add(event.tool)
         let turn = started.get(event.turn)
         if (turn === undefined) started.set(event.turn, turn = new Map())
         turn.set(event.position, event.at)
@@ -173,8 +180,8 @@ export const recorder: Effect.Effect<(event: TurnEvent.TurnEvent) => void> = Eff
       }
       case "CallEnded": {
         const { outcome } = event
-        const tool = nameOf(outcome)
         const code = codeOf(outcome)
+        const tool = code !== undefined && anyName.has(code) && !names.has(outcome.name) ? "unknown" : outcome.name
         update(calls, {
           "gen_ai.tool.name": tool,
           status: outcome.status,
@@ -192,12 +199,23 @@ export const recorder: Effect.Effect<(event: TurnEvent.TurnEvent) => void> = Eff
         if (event.unsettled > 0) update(unsettled, {}, event.unsettled)
         return
       case "CallSettledLate":
-        return update(unsettled, {}, -1)
+        // It was never among those that a turn has left behind when its own turn still runs.
+        return started.get(event.turn)?.has(event.position) === true ? undefined : update(unsettled, {}, -1)
     }
   })
 })
 
 const codeOf = (outcome: Outcome.Outcome): string | undefined => "code" in outcome ? outcome.code : undefined
 
-/** What a model wrote is no name of a tool until there is one: it would make a metric without bounds. */
-const nameOf = (outcome: Outcome.Outcome): string => codeOf(outcome) === "unknown_tool" ? "unknown" : outcome.name
+/**
+ * The codes of calls that may never have been looked at: what a model wrote is no name of a tool until there is one, and it would make
+ * a metric without bounds.
+ */
+const anyName: ReadonlySet<string> = new Set([
+  "unknown_tool",
+  "incomplete_response",
+  "over_limit",
+  "ambiguous_id",
+  "by_caller",
+  "by_deadline"
+])

@@ -1,10 +1,10 @@
 /** Turns as spans and metrics. */
 import { assert, describe, it } from "@effect/vitest"
-import { TurnContext, TurnEvent, TurnTelemetry } from "effect-turn"
+import { ToolCall, TurnContext, TurnEvent, TurnTelemetry } from "effect-turn"
 import * as Effect from "effect/Effect"
 import * as Metric from "effect/Metric"
 import * as Tracer from "effect/Tracer"
-import { call, drive, lab, run } from "./utils/kit.ts"
+import { call, drive, lab, run, words } from "./utils/kit.ts"
 
 const traced = () => {
   const spans: Array<Tracer.NativeSpan> = []
@@ -103,6 +103,61 @@ describe("R33: metrics", () => {
       assert.strictEqual(found("gen_ai.execute_tool.duration", { "error.type": "failed" }).count, 1)
       const waits = found("effect_turn.call.wait", { "gen_ai.tool.name": "write", cause: "keys" })
       assert.deepStrictEqual([waits.count, Math.round(waits.sum * 1000)], [1, 40])
+    }).pipe(Effect.provideService(Metric.MetricRegistry, new Map())))
+
+  it.effect("a name that a model made up is in none of them, whatever became of its call", () =>
+    Effect.gen(function*() {
+      const { layer } = lab({ script: { a: { ms: 100 } }, runtime: { turns: 1 } })
+      const made = [ToolCall.make("c", "made_up", {})]
+      yield* Effect.gen(function*() {
+        const onEvent = yield* TurnTelemetry.recorder
+        yield* drive(run(made, { onEvent }))
+        yield* drive(run(made, { onEvent, finishReason: "length" }))
+        yield* drive(run([...made, ToolCall.make("c", "made_up_too", {})], { onEvent }))
+        yield* drive(Effect.all([run([call("read", "a")]), run(made, { onEvent })], { concurrency: 2 }))
+        yield* drive(run([call("read", "a"), call("pay", "b")], { onEvent, finishReason: "error" }))
+        yield* drive(run([call("read", "a"), call("pay", "b")], { onEvent }))
+        yield* drive(run([call("read", "a"), call("pay", "b")], { onEvent, finishReason: "error" }))
+      }).pipe(Effect.provide(layer))
+      const all = yield* Metric.snapshot
+      const counted = all.filter(({ id }) => id === "effect_turn.calls").map(({ attributes, state }) => [
+        attributes?.["gen_ai.tool.name"],
+        attributes?.["code"] ?? attributes?.["status"],
+        (state as any).count
+      ])
+      assert.deepStrictEqual(counted.map(String).toSorted(), [
+        "pay,incomplete_response,1",
+        "pay,pending_approval,1",
+        "read,incomplete_response,1",
+        "read,ok,1",
+        "unknown,ambiguous_id,2",
+        "unknown,incomplete_response,3",
+        "unknown,over_limit,1",
+        "unknown,unknown_tool,1"
+      ])
+    }).pipe(Effect.provideService(Metric.MetricRegistry, new Map())))
+
+  it.effect("what was given up on and has ended before its turn has is not counted", () =>
+    Effect.gen(function*() {
+      const { layer } = lab({ script: { deaf: { ms: 12_000, deaf: true }, w: { ms: 9_000 }, x: { ms: 9_000 } } })
+      yield* Effect.gen(function*() {
+        const onEvent = yield* TurnTelemetry.recorder
+        const late: Array<string> = []
+        const outcomes = yield* drive(
+          run([call("read", "deaf"), call("write", "w", ["k"]), call("write", "x", ["k"])], {
+            onEvent: (event) => {
+              late.push(event._tag)
+              onEvent(event)
+            },
+            grace: { reads: 10 }
+          })
+        )
+        assert.deepStrictEqual(words(outcomes), ["timeout/handler", "ok", "ok"])
+        assert.isBelow(late.indexOf("CallSettledLate"), late.indexOf("TurnEnded"))
+        assert.isAbove(late.indexOf("CallSettledLate"), 0)
+      }).pipe(Effect.provide(layer))
+      const found = (yield* Metric.snapshot).find(({ id }) => id === "effect_turn.unsettled")
+      assert.strictEqual((found?.state as any)?.count ?? 0, 0)
     }).pipe(Effect.provideService(Metric.MetricRegistry, new Map())))
 
   it.effect("work that was given up on is counted until it has ended", () =>
