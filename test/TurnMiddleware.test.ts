@@ -20,6 +20,7 @@ import * as Effect from "effect/Effect"
 import { pipe } from "effect/Function"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
+import * as SchemaTransformation from "effect/SchemaTransformation"
 import * as TestClock from "effect/testing/TestClock"
 import { int, pick } from "./utils/gen.ts"
 import { Api, call, drive, idle, lab, run, runWith, toolkit, words } from "./utils/kit.ts"
@@ -261,6 +262,24 @@ describe("R31: before", () => {
         const { outcomes, took } = yield* under(one("m", steps), calls, options)
         assert.deepStrictEqual([...outcomes.map(facts), took], expected)
       }
+    }))
+
+  it.effect("a result in whose place one stands that never ends to be decoded is given up after the step's clock", () =>
+    Effect.gen(function*() {
+      const never = Schema.String.pipe(Schema.decodeTo(
+        Schema.String,
+        SchemaTransformation.transformEffect({ decode: () => Effect.never, encode: Effect.succeed<string> })
+      ))
+      const tool = pipe(
+        Tool.make("t", { parameters: Schema.Struct({}), success: never }),
+        ToolPolicy.write({ keys: () => [] })
+      )
+      const outcomes = yield* drive(
+        runWith([tool], { t: () => Effect.succeed("x") }, [ToolCall.make("a", "t")], {
+          middleware: one("m", { after: () => Effect.succeed(replaceResult("y")), timeout: 50 })
+        })
+      )
+      assert.deepStrictEqual(outcomes.map(facts), [["error/defect", true, "applied", false]])
     }))
 
   it.effect("whoever is asked anew and is deaf for ever is left behind at a stop, the call unstarted", () =>

@@ -8,6 +8,7 @@ import * as Effect from "effect/Effect"
 import { pipe } from "effect/Function"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
+import * as SchemaTransformation from "effect/SchemaTransformation"
 import * as Stream from "effect/Stream"
 import { Book, call, drive, lab, run, runWith, toolkit, tools, words } from "../utils/kit.ts"
 
@@ -225,6 +226,28 @@ describe("a handler that breaks", () => {
       const outcome = yield* one(made("write", broken), () => Effect.succeed("x"))
       assert.deepStrictEqual(words([outcome]), ["error/unencodable_result"])
       assert.strictEqual(outcome.effect, "applied")
+    }))
+
+  it.effect("R15: one that never ends, deaf or not, to encode or to decode for a duplicate, keeps no turn for ever", () =>
+    Effect.gen(function*() {
+      for (const never of [Effect.never, Effect.uninterruptible(Effect.never)]) {
+        const of = (step: "decode" | "encode") => {
+          const ways = { decode: Effect.succeed<string>, encode: Effect.succeed<string>, [step]: () => never }
+          return Schema.String.pipe(Schema.decodeTo(Schema.String, SchemaTransformation.transformEffect(ways)))
+        }
+        for (const options of [{}, { deadline: 10 }]) {
+          const outcome = yield* one(made("write", of("encode")), () => Effect.succeed("x"), options)
+          assert.deepStrictEqual([...words([outcome]), outcome.effect], ["error/unencodable_result", "applied"])
+          assert.include(outcome.message, "10000 ms")
+          const twins = yield* drive(
+            runWith([made("write", of("decode"))], { t: () => Effect.succeed("x") }, [
+              ToolCall.make("a", "t"),
+              ToolCall.make("b", "t")
+            ], options)
+          )
+          assert.deepStrictEqual(twins.map((twin: any) => [twin.status, twin.result]), [["ok", "x"], ["ok", "x"]])
+        }
+      }
     }))
 
   it.effect("members that are undefined are left out, as in JSON", () =>

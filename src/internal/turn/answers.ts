@@ -2,11 +2,13 @@
 import type * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
+import * as Option from "effect/Option"
 import * as Backend from "../../Backend.ts"
 import type * as Outcome from "../../Outcome.ts"
 import { type StopReason } from "../../Siblings.ts"
 import type * as ToolPolicy from "../../ToolPolicy.ts"
 import { describe, describeFailure, unencodable } from "./json.ts"
+import { inTime, patience } from "./patience.ts"
 import { complaint, type Parser, type ToolEntry } from "./tool.ts"
 
 /** Which call is answered. */
@@ -286,7 +288,12 @@ export const duplicate = (asked: Asked, of: Any, tool: ToolEntry | undefined): E
     const decoded = parser(copy.encoded)
     return Exit.isExit(decoded)
       ? Exit.succeed(own(member, decoded))
-      : Effect.map(Effect.exit(decoded), (exit) => own(member, exit))
+      // A copy that cannot be made in time is not one of its own, and an answer all the same.
+      : Effect.map(
+        Effect.exit(inTime("a schema", decoded, patience, 0)),
+        (exit) =>
+          Exit.isSuccess(exit) && exit.value._tag === "None" ? copy : own(member, Exit.map(exit, Option.getOrUndefined))
+      )
   }
   if (copy.status === "ok") return decode("result", tool!.decodeResult)
   if (copy.code === "failed" && copy.encoded !== undefined) return decode("failure", tool!.decodeFailure)

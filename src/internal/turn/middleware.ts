@@ -12,7 +12,7 @@ import * as TurnPlan from "../../TurnPlan.ts"
 import * as Answers from "./answers.ts"
 import { digestOf } from "./approvals.ts"
 import { causeText, type Intake, type Taken } from "./intake.ts"
-import { leavableStep } from "./patience.ts"
+import { inTime, leavableStep } from "./patience.ts"
 import type { Run } from "./run.ts"
 
 type Any = Outcome.Outcome<any>
@@ -39,10 +39,7 @@ const within = <A>(
   { name, timeout }: TurnMiddleware,
   step: () => Effect.Effect<A, unknown, any>
 ): Effect.Effect<Exit.Exit<Option.Option<A>, unknown>, never, any> =>
-  Effect.exit(Effect.timeoutOption(
-    leavableStep(`the middleware "${name}"`, Effect.suspend(step), run.turn.setting.graceReads),
-    timeout
-  ))
+  Effect.exit(inTime(`the middleware "${name}"`, Effect.suspend(step), timeout, run.turn.setting.graceReads))
 
 const diedOf = (cause: Cause.Cause<unknown>): boolean => cause.reasons.some((reason) => reason._tag === "Die")
 
@@ -129,13 +126,13 @@ export class Middleware {
         if (Exit.isFailure(exit)) {
           return Answers.brokenAfter(run, outcome, `the middleware "${name}" broke: ${causeText(exit.cause)}`)
         }
-        if (Option.isNone(exit.value)) {
-          return Answers.brokenAfter(run, outcome, `the middleware "${name}" took longer than ${timeout} ms`)
-        }
+        const late = () => Answers.brokenAfter(run, outcome, `the middleware "${name}" took longer than ${timeout} ms`)
+        if (Option.isNone(exit.value)) return late()
         const said = exit.value.value
         if (said?._tag !== "Result" || told.status !== "ok") continue
-        const decoded = yield* Effect.exit(run.runner.entry.decodeResult(said.result))
-        told = Answers.replaced(run, told, said.result, decoded, name)
+        const decoded = yield* within(run, middleware, () => run.runner.entry.decodeResult(said.result))
+        if (Exit.isSuccess(decoded) && Option.isNone(decoded.value)) return late()
+        told = Answers.replaced(run, told, said.result, Exit.map(decoded, Option.getOrUndefined), name)
         if (told.status !== "ok") return told
       }
       return told

@@ -3,6 +3,9 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 
+/** How long a turn waits for what is to be done when an answer is known already, in milliseconds. */
+export const patience = 5_000
+
 /**
  * An effect that is waited for so long after its interruption, in milliseconds, and no longer: then it is left behind, and `left` is
  * told of what goes on.
@@ -33,3 +36,14 @@ export const leavableStep = <A, E, R>(
   grace: number
 ): Effect.Effect<A, E, R> =>
   leavable(effect, grace, () => Effect.logWarning(`a turn went on while ${what} ignored its stop`))
+
+/** A step within a clock of its own, or nothing. */
+export const inTime = <A, E, R>(
+  what: string,
+  step: Effect.Effect<A, E, R>,
+  clock: number,
+  grace: number
+): Effect.Effect<Option.Option<A>, E, R> => {
+  const patient = leavableStep(what, step, grace)
+  return clock === Infinity ? Effect.asSome(patient) : Effect.timeoutOption(patient, clock)
+}

@@ -11,6 +11,7 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
+import * as Option from "effect/Option"
 import type * as Approval from "../../Approval.ts"
 import * as Backend from "../../Backend.ts"
 import * as Handler from "../../Handler.ts"
@@ -29,7 +30,7 @@ import { Lines } from "./lines.ts"
 import type { Middleware, Ready } from "./middleware.ts"
 import type { Online } from "./online.ts"
 import { Paths } from "./paths.ts"
-import { leavable, leavableStep } from "./patience.ts"
+import { inTime, leavable, leavableStep } from "./patience.ts"
 import { CallView, Run, type Setting } from "./run.ts"
 import { told } from "./told.ts"
 import type { Handled, Runner } from "./tool.ts"
@@ -901,10 +902,18 @@ export class TurnState implements TurnPlan.Nested {
       encoded = Exit.die(error)
     }
     if (Exit.isExit(encoded)) return this.decide(run, exit, encoded)
-    // The schema needs time, or services, to encode: the work is over, its answer is still being written.
+    // The schema needs time, or services, to encode: the work is over, its answer is still being written. It may take as long again.
     if (run.timer !== undefined) run.timer.off = true
     if (run.idleTimer !== undefined) run.idleTimer.off = true
-    this.helper(Effect.provide(encoded, runner.context), (encoded) => this.decide(run, exit, encoded))
+    const { timeout } = run.policy
+    const written = Effect.flatMap(
+      inTime("a schema", Effect.provide(encoded, runner.context), timeout, this.setting.graceReads),
+      Option.match({
+        onNone: () => Effect.die(new Error(`it took longer than ${timeout} ms to encode`)),
+        onSome: Effect.succeed
+      })
+    )
+    this.helper(written, (encoded) => this.decide(run, exit, encoded))
   }
 
   /** What the end of a run means, given what it was told meanwhile (rules R19, R20). */

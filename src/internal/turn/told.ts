@@ -1,12 +1,9 @@
 /** Steps of services that a turn tells something, and that it does not depend on. */
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { leavable } from "./patience.ts"
+import { leavable, patience } from "./patience.ts"
 
-/** How long a turn waits for a service to take what has happened already, in milliseconds. */
-const patience = 5_000
-
-/** A step of a service that nobody may wait for longer than that; what it does not take is in the log. */
+/** A step of a service that nobody waits for longer than `patience`; what it does not take is in the log. */
 export const told = <E>(who: string, what: string, step: () => Effect.Effect<void, E>): Effect.Effect<void> =>
   leavable(Effect.suspend(step), 0, () => Effect.void).pipe(
     Effect.timeoutOption(patience),
