@@ -362,3 +362,9 @@ export const getOrFail = <const S extends ReadonlyArray<Settled<any, any>> | Rec
  * @internal
  */
 export { Group, Member, neutral, type StopReason, success, type Verdict } from "./internal/siblings/group.ts"
+
+/** For what is told to stop, and may not hear it.
+ *
+ * @internal
+ */
+export { leavable } from "./internal/siblings/leavable.ts"

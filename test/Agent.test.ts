@@ -2,6 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Agent, Approval, Siblings, ToolCall, ToolPolicy, Turn, TurnContext, TurnError } from "effect-turn"
 import { FakeModel } from "effect-turn/testing"
 import * as AiError from "effect/ai/AiError"
+import * as LanguageModel from "effect/ai/LanguageModel"
 import * as Prompt from "effect/ai/Prompt"
 import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
@@ -287,6 +288,23 @@ describe("Agent: a stop button", () => {
         5_000
       ).pipe(Effect.provide(deaf.all))
       assert.strictEqual(other.reason, "final")
+    }))
+
+  it.effect("R17: a request, or a prepareStep, that ignores its stop does not keep it", () =>
+    Effect.gen(function*() {
+      const deaf = Effect.uninterruptible(Effect.never)
+      const { all, closed, onClosed } = agentOf([text("never")])
+      const model = Layer.effect(
+        LanguageModel.LanguageModel,
+        Effect.map(LanguageModel.LanguageModel, (inner) => ({ ...inner, generateText: () => deaf }))
+      ).pipe(Layer.provide(all))
+      const options = { prompt, toolkit, onClosed, deadline: 100 }
+      const cases: ReadonlyArray<Agent.Options<typeof toolkit>> = [options, { ...options, prepareStep: () => deaf }]
+      for (const given of cases) {
+        const result = yield* drive(Agent.run(given), 5_100).pipe(Effect.provide(Layer.merge(all, model)))
+        assert.deepStrictEqual([result.reason, result.steps.length], ["deadline", 0])
+      }
+      assert.deepStrictEqual(closed.map(({ reason }) => reason), ["deadline", "deadline"])
     }))
 
   it.effect("of a streamed request the texts that were said in full are kept, and no call", () =>

@@ -19,6 +19,7 @@ import * as Fiber from "effect/Fiber"
 import * as Random from "effect/Random"
 import type * as Agent from "../../Agent.ts"
 import type * as Outcome from "../../Outcome.ts"
+import * as Siblings from "../../Siblings.ts"
 import * as ToolCall from "../../ToolCall.ts"
 import * as ToolPolicy from "../../ToolPolicy.ts"
 import * as TurnContext from "../../TurnContext.ts"
@@ -58,7 +59,8 @@ const randomId = (random: typeof Random.Random["Service"]): string => {
   return id.slice(0, 28)
 }
 
-const deafPatience = "5 seconds"
+/** How long an agent waits for what is deaf to its stop, in milliseconds. */
+const deafPatience = 5_000
 
 /** What is known before the loop begins. */
 interface Setting {
@@ -133,7 +135,9 @@ class Loop implements Around {
   attempt<A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<Exit.Exit<A | Halt, E>, never, R> {
     const { left, stopped } = this
     const halts = left === Infinity ? stopped : Effect.raceFirst(stopped, Effect.as(Effect.sleep(left), late))
-    return Effect.exit(this.restore(Effect.raceFirst(effect, halts)))
+    // One that ignores its stop must not keep the agent for ever either: nothing of it is taken any more.
+    const deaf = () => Effect.logWarning("an agent went on while a request, or its prepareStep, ignored its stop")
+    return Effect.exit(this.restore(Effect.raceFirst(Siblings.leavable(effect, deafPatience, deaf), halts)))
   }
 
   state(): Agent.State<any> {

@@ -30,7 +30,7 @@ import { Lines } from "./lines.ts"
 import type { Middleware, Ready } from "./middleware.ts"
 import type { Online } from "./online.ts"
 import { Paths } from "./paths.ts"
-import { inTime, leavable, leavableStep } from "./patience.ts"
+import { inTime, leavableStep } from "./patience.ts"
 import { CallView, Run, type Setting } from "./run.ts"
 import { told } from "./told.ts"
 import type { Handled, Runner } from "./tool.ts"
@@ -701,7 +701,7 @@ export class TurnState implements TurnPlan.Nested {
     const key = this.journalKey(run)
     // It is done whole or not at all, so a stop may interrupt it; what it may have written is freed.
     const free = written("free a call", () => journal.free(key))
-    const patient = leavable(
+    const patient = Siblings.leavable(
       Effect.suspend(() => journal.reserve(key)),
       this.setting.graceReads,
       (late) =>
