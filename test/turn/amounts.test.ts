@@ -226,6 +226,16 @@ describe("R32: the same call over the turns of a conversation", () => {
         assert.deepStrictEqual(book.runs.map((ran) => ran.tag), ["edited", "p"])
       })))
 
+  it.effect("turns at once, and calls of one turn that are not merged, count for each other too", () =>
+    inLab({}, (book) =>
+      Effect.gen(function*() {
+        const once: Turn.Options = { amounts: { repeats: 1 }, dedupe: "off" }
+        const ask = run([call("write", "a", ["k"]), call("write", "a", ["k"], { id: "b" })], once)
+        const all = yield* drive(Effect.all([ask, ask], { concurrency: 2 })).pipe(talk("c"))
+        assert.deepStrictEqual(all.map(words), [["ok", over], [over, over]])
+        assert.strictEqual(book.count("a"), 1)
+      })))
+
   it.effect("a repeatable tool has no such limit", () =>
     Effect.gen(function*() {
       const Poll = pipe(

@@ -1,6 +1,6 @@
 /** Calls that come one by one, while the model still speaks. */
 import { assert, describe, it } from "@effect/vitest"
-import { Approval, type Outcome, Siblings, ToolCall, ToolPolicy, Turn, TurnError } from "effect-turn"
+import { Approval, type Outcome, Siblings, ToolCall, ToolPolicy, Turn, TurnError, TurnMiddleware } from "effect-turn"
 import { Simulation } from "effect-turn/testing"
 import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
@@ -187,6 +187,26 @@ describe("R13: calls that arrive while the model speaks", () => {
         assert.deepStrictEqual(book.runs.map((ran) => ran.tag), ["r", "w"])
         assert.strictEqual((yield* turn.result)._tag, "Closed")
       })))
+
+  it.effect("R11: a call whose first steps are being done when the list turns out to be none is not started", () =>
+    Effect.gen(function*() {
+      const middleware = [TurnMiddleware.make("slow", { before: () => Effect.sleep(50) })]
+      const cases: ReadonlyArray<readonly [ToolCall.ToolCall, ToolCall.FinishReason, ReadonlyArray<string>]> = [
+        [call("read", "b"), "length", ["error/incomplete_response", "error/incomplete_response"]],
+        [call("read", "b", [], { id: "a" }), "tool-calls", ["error/ambiguous_id", "error/ambiguous_id"]]
+      ]
+      for (const [second, reason, expected] of cases) {
+        yield* opened({}, { middleware }, (turn, book) =>
+          Effect.gen(function*() {
+            yield* turn.submit(call("read", "a"))
+            yield* TestClock.adjust(10)
+            yield* turn.submit(second)
+            const outcomes = yield* done(turn, reason)
+            assert.deepStrictEqual(words(outcomes), expected)
+            assert.deepStrictEqual([book.runs, outcomes[0]!.started], [[], false])
+          }))
+      }
+    }))
 
   it.effect("an ambiguous id: re-deliveries between the two contents are refused as well, held ones included", () =>
     opened({}, {}, (turn) =>

@@ -150,6 +150,7 @@ const makeReady = (
     middleware: options?.middleware === undefined || options.middleware.length === 0
       ? undefined
       : new Middleware(options.middleware),
+    repeats: opts.repeats,
     conversation: opts.repeats === Infinity ? undefined : JSON.stringify([around.tenant, around.conversation]),
     kept: earlier?.kept
   }
@@ -269,7 +270,7 @@ const takeIn = (
   }
   const go = () => {
     if (state.stopped !== undefined) return
-    if (opts.repeats !== Infinity) { for (const one of taken) refuseRepeated(state, one, opts) }
+    if (opts.repeats !== Infinity) { for (const one of taken) refuseRepeated(state.setting, one) }
     state.start(taken, TurnPlan.make(taken, opts), (one) => around.runner(toolkit, one.tool!) as Runner)
   }
   if (pending === undefined) return go()

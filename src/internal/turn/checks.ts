@@ -3,8 +3,8 @@ import type * as ToolCall from "../../ToolCall.ts"
 import * as TurnError from "../../TurnError.ts"
 import { digestOf } from "./approvals.ts"
 import type { Intake, Taken } from "./intake.ts"
-import { type Checked, invalidInput } from "./options.ts"
-import type { TurnState } from "./state.ts"
+import { invalidInput } from "./options.ts"
+import type { Setting } from "./run.ts"
 import type { Surroundings } from "./surroundings.ts"
 import type { AnyToolkit } from "./tool.ts"
 
@@ -38,15 +38,18 @@ export const missingService = (
     : undefined
 }
 
-/** Refuses a call that was run too often in its conversation already (rule R32). */
-export const refuseRepeated = ({ setting }: TurnState, taken: Taken, { repeats }: Checked): void => {
-  if (setting.conversation === undefined || taken.state._tag !== "open" || taken.repeatable) return
-  const count = setting.runtime.repeats.count(setting.conversation, digestOf(taken))
-  if (count < repeats) return
-  taken.state = {
-    _tag: "refused",
-    code: "over_limit",
-    message:
-      `the same call was run ${count} times in this conversation, the limit: use what it answered, or do something else`
-  }
+/** Why a call may not be run once more in its conversation (rule R32). */
+export const repeatedTooOften = ({ conversation, repeats, runtime }: Setting, taken: Taken): string | undefined => {
+  if (conversation === undefined || taken.repeatable) return undefined
+  const count = runtime.repeats.count(conversation, digestOf(taken))
+  return count < repeats
+    ? undefined
+    : `the same call was run ${count} times in this conversation, the limit: use what it answered, or do something else`
+}
+
+/** Refuses a call that was run too often in its conversation already. */
+export const refuseRepeated = (setting: Setting, taken: Taken): void => {
+  if (taken.state._tag !== "open") return
+  const message = repeatedTooOften(setting, taken)
+  if (message !== undefined) taken.state = { _tag: "refused", code: "over_limit", message }
 }

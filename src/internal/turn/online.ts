@@ -137,7 +137,7 @@ export class Online {
     const { planner, state } = this
     const { position } = one
     this.waiting.shift()
-    if (this.options.repeats !== Infinity) refuseRepeated(state, one, this.options)
+    if (this.options.repeats !== Infinity) refuseRepeated(state.setting, one)
     planner.see(one)
     const call = planner.add(one, true)
     if (call.code === "ambiguous_id") this.isAmbiguous(call)

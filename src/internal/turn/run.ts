@@ -46,6 +46,8 @@ export interface Setting {
   /** Whoever may decide about calls that need approval. */
   readonly deciders: Deciders
   readonly middleware: Middleware | undefined
+  /** How often the same call may be run in its conversation. */
+  readonly repeats: number
   /** Where calls are counted that may be repeated only so often. */
   readonly conversation: string | undefined
   /** The answers that a turn which is resumed has already, by position. */
@@ -91,6 +93,8 @@ export class Run extends Siblings.Member<AnyOutcome> implements Backend.Entry, A
   givenUp = false
   /** What a promise came to after its fiber was interrupted. */
   report: Handler.Report | undefined = undefined
+  /** What it is answered instead of being started, where that was found out on the way to its start. */
+  refusal: AnyOutcome | undefined = undefined
   stopReason: Siblings.StopReason | undefined = undefined
   expired: Answers.Expired | undefined = undefined
   timer: Timer | undefined = undefined
@@ -153,6 +157,11 @@ export class Run extends Siblings.Member<AnyOutcome> implements Backend.Entry, A
   /** Started, and not ended: it may have an effect. */
   get atWork(): boolean {
     return this.phase === "running" && !this.starting
+  }
+
+  /** It will not be started, whatever its first steps come to. */
+  get isOver(): boolean {
+    return this.refusal !== undefined || this.stopReason !== undefined || this.expired !== undefined
   }
 
   /** Every earlier call that it conflicts with has ended. */

@@ -24,6 +24,7 @@ import type * as TurnJournal from "../../TurnJournal.ts"
 import * as TurnPlan from "../../TurnPlan.ts"
 import * as Answers from "./answers.ts"
 import { digestOf, type Verdict as Decided } from "./approvals.ts"
+import { repeatedTooOften } from "./checks.ts"
 import { progressing } from "./deadlock.ts"
 import { causeText, type Taken } from "./intake.ts"
 import { Lines } from "./lines.ts"
@@ -247,19 +248,26 @@ export class TurnState implements TurnPlan.Nested {
       this.open++
       return this.fill(position, Answers.refused(held, code, message))
     }
-    if (run.phase !== "waiting" || run.concluding) return
+    if ((run.phase !== "waiting" && !run.starting) || run.concluding) return
     const refused = (taken: Taken) => Answers.refused(taken, code, message)
     const leaves = this.placesOf(position)
     const others = this.hasOthers(run, leaves)
     // Each place is refused for itself: none of them stands for the others any more.
     this.leaveRun(run, leaves, refused)
-    if (!others) this.conclude(run, refused(run.taken))
+    if (!others) this.refuseRun(run, refused(run.taken))
+  }
+
+  /** One whose first steps are being done is not started after them. */
+  private refuseRun(run: Run, outcome: AnyOutcome): void {
+    if (!run.starting) return this.conclude(run, outcome)
+    run.refusal ??= outcome
+    run.fiber?.interruptUnsafe()
   }
 
   /** Refuses all that has not begun, held calls included. */
   refuseUnstarted(code: Outcome.ErrorCode, message: string): void {
     for (const run of this.runs) {
-      if (run.phase === "waiting") this.conclude(run, Answers.refused(run, code, message))
+      if (run.phase === "waiting" || run.starting) this.refuseRun(run, Answers.refused(run, code, message))
     }
     if (this.rare === undefined) return
     const { held, heldTwins } = this.rare
@@ -612,6 +620,8 @@ export class TurnState implements TurnPlan.Nested {
   /** Keys and permit are there: the call is started, in one step (rule R21). */
   begin(run: Run): void {
     if (run.phase !== "waiting") return this.release(run)
+    const repeated = repeatedTooOften(this.setting, run.taken)
+    if (repeated !== undefined) return this.conclude(run, Answers.refused(run, "over_limit", repeated))
     this.running++
     const { middleware } = this.setting
     if (middleware === undefined || !middleware.hasBefore) return this.reserve(run)
@@ -642,7 +652,7 @@ export class TurnState implements TurnPlan.Nested {
       over = true
       run.starting = false
       run.fiber = undefined
-      if (run.stopReason !== undefined || run.expired !== undefined) {
+      if (run.isOver) {
         this.conclude(run, unstarted(run))
         return stopped?.()
       }
@@ -714,7 +724,7 @@ export class TurnState implements TurnPlan.Nested {
     const reserving = this.helper(patient, (exit) => {
       run.starting = false
       run.fiber = undefined
-      if (run.stopReason !== undefined || run.expired !== undefined) {
+      if (run.isOver) {
         const outcome = unstarted(run)
         this.helper(free, () => this.conclude(run, outcome))
         return
@@ -1339,11 +1349,11 @@ export class TurnState implements TurnPlan.Nested {
   }
 }
 
-/** What a run is answered that was stopped, or ran out of time, before its start. */
+/** What a run is answered that was refused, was stopped, or ran out of time, before its start. */
 const unstarted = (run: Run): AnyOutcome =>
-  run.stopReason !== undefined
+  run.refusal ?? (run.stopReason !== undefined
     ? Answers.cancelledBeforeStart(run, run.stopReason)
-    : Answers.timedOut(run, run.expired!, run.policy)
+    : Answers.timedOut(run, run.expired!, run.policy))
 
 const verdictOf = (outcome: AnyOutcome): Siblings.Verdict<AnyOutcome> =>
   outcome.status === "ok"
