@@ -225,7 +225,7 @@ interface Entry {
   state: State
 }
 
-/** How many answered requests are remembered, so that a late decision is told why it is refused. */
+/** How many requests that were answered, or not in time, are remembered, so that a late decision is told why it is refused. */
 const mostSettled = 10_000
 
 /**
@@ -234,7 +234,8 @@ const mostSettled = 10_000
  * **Details**
  *
  * `expires` is how long a request may wait, and how long its decision is good: what has not been decided and used by then is asked for
- * anew. Default: `"infinite"`. `rules` are allowed from the start.
+ * anew. Default: `"infinite"`: then a request that nobody decides, and whose turn is neither resumed nor abandoned, stays. `rules` are
+ * allowed from the start.
  *
  * @category layers
  * @since 0.1.0
@@ -298,6 +299,11 @@ export const layerMemory = (options?: {
           if (request.problem === undefined && allowed(request)) return Effect.succeed(approve())
           settled.delete(key)
           entries.delete(key)
+          // What nobody came back for is forgotten in the end.
+          for (const [oldest, { request }] of entries) {
+            if (entries.size < mostSettled || !isOver(request, now)) break
+            entries.delete(oldest)
+          }
           entries.set(key, {
             request: expires === Infinity ? request : { ...request, expiresAt: now + expires },
             state: { _tag: "waiting" }

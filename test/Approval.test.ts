@@ -106,6 +106,24 @@ describe("R10: decisions in memory", () => {
     }), { expires: 50 })
 
   inMemory(
+    "of those that were not decided in time only the latest are remembered",
+    (approvals) =>
+      Effect.gen(function*() {
+        for (let i = 0; i < 10_000; i++) {
+          if (i % 500 === 0) yield* TestClock.adjust(50)
+          yield* approvals.ask(request(i))
+        }
+        yield* TestClock.adjust(50)
+        assert.strictEqual(yield* refusal(approvals, request(0)), "expired")
+        yield* approvals.ask(request(10_000))
+        assert.strictEqual(yield* refusal(approvals, request(0)), "unknown")
+        assert.strictEqual(yield* refusal(approvals, request(1)), "expired")
+        assert.deepStrictEqual(positions(yield* approvals.pending), [10_000])
+      }),
+    { expires: 50 }
+  )
+
+  inMemory(
     "other arguments are asked for anew, whatever was decided about the first",
     (approvals) =>
       Effect.gen(function*() {

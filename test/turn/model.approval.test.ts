@@ -85,6 +85,22 @@ describe("approvals through a governed model", () => {
       )
     }))
 
+  it.effect("the registry keeps no request of it: its decisions come with the prompt", () =>
+    Effect.gen(function*() {
+      const { book, layer } = world([paying, FakeModel.text("paid"), paying, FakeModel.text("paid")])
+      yield* drive(
+        Effect.gen(function*() {
+          const approvals = yield* Approval.Approvals
+          const first = yield* ask("go")
+          assert.deepStrictEqual(yield* approvals.pending, [])
+          yield* ask(after("go", first.content, answers(first.content, (id) => id === "p")))
+          yield* Stream.runDrain(LanguageModel.streamText({ prompt: "go", toolkit }))
+          assert.deepStrictEqual(yield* approvals.pending, [])
+          assert.deepStrictEqual(book.runs.map((ran) => ran.tag), ["r", "p", "r"])
+        }).pipe(Effect.provide([layer, Approval.layerMemory()]))
+      )
+    }))
+
   it.effect("in a stream: the request is a part of it, and so are the answers, first of all", () =>
     Effect.gen(function*() {
       const { layer } = world([paying, FakeModel.text("paid")])

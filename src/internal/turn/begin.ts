@@ -32,6 +32,8 @@ export interface BeginOptions extends Given {
   readonly finishReason?: ToolCall.FinishReason | undefined
   readonly messages?: ReadonlyArray<Prompt.Message> | undefined
   readonly decide?: Decide | undefined
+  /** What is pending is its last answer: nobody resumes the turn, so nobody is to decide about it any more. */
+  readonly reports?: boolean | undefined
   readonly middleware?: ReadonlyArray<TurnMiddleware> | undefined
   readonly cancelOn?: Effect.Effect<string | void> | undefined
   readonly onEvent?: ((event: TurnEvent.TurnEvent) => void) | undefined
@@ -147,6 +149,7 @@ const makeReady = (
     emit: emitter(options?.onEvent, also),
     intake,
     deciders,
+    reports: options?.reports === true,
     middleware: options?.middleware === undefined || options.middleware.length === 0
       ? undefined
       : new Middleware(options.middleware),

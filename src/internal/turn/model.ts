@@ -208,6 +208,8 @@ const prepare = Effect.fnUntraced(function*(by: Governing, options: AnyOptions) 
   const asked = Prompt.make(options.prompt)
   const turn: BeginOptions = {
     ...by.options,
+    // A decision comes with a later prompt, and not to this turn.
+    reports: true,
     messages: asked.content,
     ...(concurrency === undefined
       ? undefined

@@ -45,6 +45,8 @@ export interface Setting {
   readonly intake: Intake
   /** Whoever may decide about calls that need approval. */
   readonly deciders: Deciders
+  /** What is pending when it closes is not decided any more. */
+  readonly reports: boolean
   readonly middleware: Middleware | undefined
   /** How often the same call may be run in its conversation. */
   readonly repeats: number

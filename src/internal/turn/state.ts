@@ -1208,12 +1208,11 @@ export class TurnState implements TurnPlan.Nested {
 
   /** What has its answer waits for no decision any more: whoever decides late is told so. True while that is being said. */
   private withdrawRequests(): boolean {
-    const { deciders } = this.setting
+    const { deciders, reports } = this.setting
     if (this.rare === undefined || deciders.registry === undefined) return false
     const { requests } = this.rare
-    const gone = Array.from(requests.values()).filter(({ position }) =>
-      this.stopped !== undefined || this.slots[position] !== undefined
-    )
+    const all = this.stopped !== undefined || (reports && this.open === 0)
+    const gone = Array.from(requests.values()).filter(({ position }) => all || this.slots[position] !== undefined)
     if (gone.length === 0) return false
     for (const { position } of gone) requests.delete(position)
     this.helper(deciders.withdraw(gone), () => {})
