@@ -338,6 +338,16 @@ describe("R10, R12: edited arguments", () => {
       )
       assert.deepStrictEqual((outcomes[0] as any).result, "n 2")
     }))
+
+  it.effect("a call that touches by then what an earlier held call touches is deferred like any other", () =>
+    Effect.gen(function*() {
+      const calls = [call("pay", "held", ["k"]), call("pay", "p", ["l"]), call("pay", "later", ["m"])]
+      for (const [k, expected] of [[["k"], "deferred/waits_for_approval"], [["m"], "ok"], [["n"], "ok"]] as const) {
+        const { book, outcomes } = yield* deciding(calls, editing({ tag: "p", k }))
+        assert.deepStrictEqual(words(outcomes), ["pending_approval", expected, "pending_approval"])
+        assert.strictEqual(book.count("p"), expected === "ok" ? 1 : 0)
+      }
+    }))
 })
 
 describe("R18, R15: while it is decided", () => {

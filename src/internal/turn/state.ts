@@ -438,10 +438,24 @@ export class TurnState implements TurnPlan.Nested {
     const { keys } = run.taken
     run.taken = taken
     if (TurnPlan.covers(keys, taken.keys)) return
+    if (this.isBehindHeld(taken)) {
+      run.behindHeld = true
+      return
+    }
     const { node } = run
     run.node = undefined
     this.takePlace(run)
     if (node !== undefined) this.setting.runtime.endNode(node, false)
+  }
+
+  /** Whether a call touches by now what an earlier one that is held touches. */
+  private isBehindHeld({ access, keys, position }: Taken): boolean {
+    const claims = new TurnPlan.Claims()
+    for (const one of this.some.held) {
+      if (one.position >= position) continue
+      claims.claim(new TurnPlan.Node(one), { write: one.access === "write", keys: one.keys })
+    }
+    return claims.conflicts({ write: access === "write", keys })
   }
 
   /** A call turns out to need approval: it is held, and later ones of the turn that conflict with it are deferred (rule R10). */
