@@ -356,7 +356,10 @@ export interface Settings<
     | undefined
   /** Told everything as it happens, but for the parts of a response. It must not wait; what it throws is dropped. */
   readonly onEvent?: ((event: AgentEvent<NoInfer<K>, Terminal>) => void) | undefined
-  /** Told once, before the loop's own end is seen, with a history that can go on: also when it fails, dies, or is interrupted. */
+  /**
+   * Told once, before the loop's own end is seen, with a history that can go on: also when it fails, dies, or is interrupted. The loop's
+   * end waits for it, however long it takes.
+   */
   readonly onClosed?: ((closed: Closed<NoInfer<K>>) => Effect.Effect<void>) | undefined
 }
 
@@ -513,7 +516,7 @@ const quietly = (tell: ((event: any) => void) | undefined): ((event: AgentEvent<
  *
  * A call is taken in as soon as it is complete: reads start then, everything else when the response has ended. A response that breaks
  * off, or ends without a finish part, was cut short: what had begun is answered, and stands in the history. Interrupting the stream
- * interrupts the loop, and waits for it.
+ * interrupts the loop, and waits for it. The loop never waits for a slow reader: what that has not taken is kept for it.
  *
  * @category running
  * @since 0.1.0

@@ -203,7 +203,10 @@ export interface Options<in O extends Outcome.Outcome<any> = Outcome.Outcome<any
   readonly cancelOn?: Effect.Effect<string | void> | undefined
   /** Told every event, as it happens. It must not wait; what it throws is dropped. */
   readonly onEvent?: ((event: TurnEvent.TurnEvent) => void) | undefined
-  /** Told the calls and their outcomes as one unit when the turn has closed, also when its fiber is interrupted. */
+  /**
+   * Told the calls and their outcomes as one unit when the turn has closed, also when its fiber is interrupted. The turn's end waits for
+   * it, however long it takes.
+   */
   readonly onClosed?: ((closed: Closed<O>) => Effect.Effect<void>) | undefined
   /** Limits of one call's arguments. Default: 1,000,000 characters, 64 levels, 10,000 members. */
   readonly limits?: Partial<ArgumentLimits> | undefined

@@ -99,7 +99,8 @@ export const replaceResult = (result: unknown): After => ({ _tag: "Result", resu
  * - `around` wraps the handler and runs on the call's own clock. A defect in it counts as the handler's.
  * - `after` sees what a run came to, when it ended by itself: `ok` or its tool's own failure (`failed`), whose outcome it can only look
  *   at. A call that was never started, or was cut short, has none. What it throws makes the call a `defect` whose effect is the run's.
- * - `timeout` bounds `before` and `after`, each. Default: 5 seconds.
+ * - `timeout` bounds `before` and `after`, each. Default: 5 seconds. One that ignores its end, there or at a stop, is waited for as long
+ *   as the turn's `grace` of reads, and then left behind, with a warning in the log.
  *
  * @category models
  * @since 0.1.0

@@ -22,7 +22,7 @@ const budgets = {
   TurnMiddleware: 1_500,
   TurnPlan: 6_500,
   TurnTelemetry: 4_000,
-  "testing/index": 76_000,
+  "testing/index": 76_500,
   "wire/index": 7_000
 }
 
