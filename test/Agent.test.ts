@@ -290,6 +290,21 @@ describe("Agent: a stop button", () => {
       assert.strictEqual(other.reason, "final")
     }))
 
+  it.effect("R10: the registry keeps a request only of an agent that is parked", () =>
+    Effect.gen(function*() {
+      for (const streamed of [false, true]) {
+        for (const approval of ["report", "park"] as const) {
+          const { all } = agentOf([calls([call(tools.pay, { tag: "p", k: [] })]), text("Done.")])
+          yield* Effect.gen(function*() {
+            const approvals = yield* Approval.Approvals
+            const options = { prompt, toolkit, approval }
+            yield* drive(streamed ? Stream.runDrain(Agent.stream(options)) : Effect.asVoid(Agent.run(options)))
+            assert.strictEqual((yield* approvals.pending).length, approval === "park" ? 1 : 0)
+          }).pipe(Effect.provide([all, Approval.layerMemory()]))
+        }
+      }
+    }))
+
   it.effect("R17: a request, or a prepareStep, that ignores its stop does not keep it", () =>
     Effect.gen(function*() {
       const deaf = Effect.uninterruptible(Effect.never)

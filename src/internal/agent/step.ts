@@ -152,6 +152,8 @@ export class StepAtWork {
       ...given,
       turn: this.turn,
       messages: prepared.prompt.content,
+      // Where the loop goes on, nobody comes back for a decision.
+      ...(around.options.approval === "park" ? undefined : { reports: true }),
       ...(prepared.sequential ? { execution: "sequential" } : undefined),
       ...(left === Infinity || left <= 0 ? undefined : { deadline: earlier(left, given.deadline) }),
       // A turn whose time is over already is stopped too: its calls are answered, and none of them starts.
