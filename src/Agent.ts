@@ -477,8 +477,8 @@ export const run = <
  *
  * **Gotchas**
  *
- * A parked agent is a value: whoever resumes two copies of it runs its calls twice. A `TurnJournal` in the context does not let that
- * happen.
+ * A parked agent is a value. Of two copies that are resumed in one process the second is refused, as misuse; in two processes both would
+ * run their calls, which a `TurnJournal` in the context does not let happen.
  *
  * @category running
  * @since 0.1.0

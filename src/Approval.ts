@@ -195,9 +195,11 @@ export interface Rule {
  *
  * - `pending` lists the requests that wait, the oldest first; `changes` is the same list, now and whenever it changes.
  * - `decide` decides one, or is refused with the reason.
- * - `always` lets calls that a rule names run from now on, those that wait included, until that very rule is taken back with `revoke`.
+ * - `always` lets calls that a rule names run from now on, those that wait included, until the rule is taken back with `revoke`: one with the same tool and
+ *   tenant and the same function.
  * - `decided` waits until no call of a turn waits for a decision any more. Interrupting it changes nothing.
- * - `ask` and `withdraw` are for turns: a turn asks, which uses up what was decided, and withdraws what it has answered.
+ * - `standing`, `ask` and `withdraw` are for turns: a turn takes the decision that stands, or asks, and withdraws what it has answered. What
+ *   was taken is used up.
  *
  * @category services
  * @since 0.1.0
@@ -210,7 +212,11 @@ export class Approvals extends Context.Service<Approvals, {
   readonly always: (rule: Rule) => Effect.Effect<void>
   readonly revoke: (rule: Rule) => Effect.Effect<void>
   readonly decided: (turn: { readonly tenant: string; readonly turn: string }) => Effect.Effect<void>
-  /** Registers a request, and gives back the decision that stands for exactly this one. */
+  /** How long a request may wait, in milliseconds. */
+  readonly expires: number
+  /** The decision that stands for exactly these arguments. */
+  readonly standing: (place: Place) => Effect.Effect<Decision | undefined>
+  /** Registers a request, and gives back the decision that stands for exactly this one, or that a rule gives. */
   readonly ask: (request: Request) => Effect.Effect<Decision | undefined>
   /** The call was answered: no decision on it is taken any more. */
   readonly withdraw: (place: Place) => Effect.Effect<void>
@@ -284,18 +290,25 @@ export const layerMemory = (options?: {
           return changed
         })
 
-      const ask = (request: Request): Effect.Effect<Decision | undefined> =>
+      const standing = (place: Place): Effect.Effect<Decision | undefined> =>
+        Effect.flatMap(Clock.currentTimeMillis, (now) => {
+          const key = keyOf(place)
+          const entry = entries.get(key)
+          if (entry?.state._tag !== "decided" || isOver(entry.request, now)) return Effect.succeed(undefined)
+          if (place.digest !== undefined && entry.request.digest !== place.digest) return Effect.succeed(undefined)
+          const { decision } = entry.state
+          settle(key)
+          return Effect.as(changed, decision)
+        })
+
+      const register = (request: Request): Effect.Effect<Decision | undefined> =>
         Effect.flatMap(Clock.currentTimeMillis, (now) => {
           const key = keyOf(request)
           const entry = entries.get(key)
-          if (entry !== undefined && entry.request.digest === request.digest && !isOver(entry.request, now)) {
-            if (entry.state._tag === "decided" && request.problem === undefined) {
-              const { decision } = entry.state
-              settle(key)
-              return Effect.as(changed, decision)
-            }
-            if (entry.state._tag === "waiting" && request.problem === undefined) return Effect.succeed(undefined)
-          }
+          if (
+            entry?.state._tag === "waiting" && request.problem === undefined &&
+            entry.request.digest === request.digest && !isOver(entry.request, now)
+          ) return Effect.succeed(undefined)
           if (request.problem === undefined && allowed(request)) return Effect.succeed(approve())
           settled.delete(key)
           entries.delete(key)
@@ -305,13 +318,23 @@ export const layerMemory = (options?: {
             entries.delete(oldest)
           }
           entries.set(key, {
-            request: expires === Infinity ? request : { ...request, expiresAt: now + expires },
+            request: expires === Infinity || (request.expiresAt ?? 0) > now
+              ? request
+              : { ...request, expiresAt: now + expires },
             state: { _tag: "waiting" }
           })
           return Effect.as(changed, undefined)
         })
 
+      const ask = (request: Request): Effect.Effect<Decision | undefined> =>
+        request.problem === undefined
+          ? Effect.flatMap(standing(request), (decision) =>
+            decision === undefined ? register(request) : Effect.succeed(decision))
+          : register(request)
+
       return {
+        expires,
+        standing,
         pending: Effect.map(Clock.currentTimeMillis, waiting),
         changes: Stream.switchMap(SubscriptionRef.changes(list), whileTheyWait),
         // What has been noted is told as well, whatever becomes of its sender.
@@ -326,7 +349,12 @@ export const layerMemory = (options?: {
             }
             return changed
           })),
-        revoke: (rule) => Effect.sync(() => void rules.delete(rule)),
+        revoke: (rule) =>
+          Effect.sync(() => {
+            for (const one of rules) {
+              if (one.tool === rule.tool && one.tenant === rule.tenant && one.when === rule.when) rules.delete(one)
+            }
+          }),
         decided: ({ tenant, turn }) => {
           const isOf = (request: Request) => request.tenant === tenant && request.turn === turn
           const check: Effect.Effect<void> = Effect.flatMap(Clock.currentTimeMillis, (now) => {

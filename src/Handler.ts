@@ -186,8 +186,8 @@ const failed = (error: unknown, onError: ((error: unknown) => unknown) | undefin
  * - A call that is interrupted has its thread terminated, and ends when the thread has ended. Nothing in the worker is asked
  *   first, and no finaliser runs there. A write without a key is not interrupted, so it is awaited.
  * - A thread that ends by itself (an error that nobody catches, an exit) makes the call that it has a `defect` with the reason.
- * - In both cases a fresh thread takes its place at once, and other calls notice nothing. One that cannot be loaded is
- *   tried again when a call needs it; that call is the `defect`.
+ * - In both cases a fresh thread is started in its place at once, and calls on other threads notice nothing. One that cannot be
+ *   loaded is tried again when a call needs it; that call is the `defect`.
  * - Parameters, results, preliminary results and failures cross in the encoded forms of the tool's schemas. Of a defect, and of
  *   a failure that is not the tool's own, the words cross.
  * - `TurnContext.CurrentCall` crosses, with the conversation and the principal of the turn. Other services, spans and
@@ -196,8 +196,9 @@ const failed = (error: unknown, onError: ((error: unknown) => unknown) | undefin
  *
  * **Gotchas**
  *
- * Waiting for a free thread is running time: the call has started by then. Put the tools on a backend of the same size, so
- * that calls wait for a permit instead. Such a tool needs its backend; serve the tool as it was before `ToolPolicy.on`, or
+ * Waiting for a free thread is running time: the call has started by then. Put the tools on a backend, so that calls wait for a
+ * permit instead, and give the pool one thread more than the backend has permits: a fresh thread takes its time to load, up to
+ * a second for a worker that imports much, and without a spare one the next call would pay for that. Such a tool needs its backend; serve the tool as it was before `ToolPolicy.on`, or
  * the worker needs it as well.
  *
  * A worker of another kind, such as a child process or a shared worker, cannot be terminated like a thread, and is refused.

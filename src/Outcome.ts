@@ -49,6 +49,7 @@ export const ErrorCode = Schema.Literals([
   "circuit_open",
   "incomplete_response",
   "store_unavailable",
+  "in_doubt",
   "deadlock",
   "denied",
   "over_limit",
@@ -374,13 +375,13 @@ export const isOk = <O extends Outcome<any>>(outcome: O): outcome is Extract<O, 
 
 /**
  * Tells whether this outcome is a failure in the sense of fail-fast: an error from a run, a timeout,
- * or a call that interrupted itself. Held, deferred, invalid and unknown calls are none.
+ * or a call that interrupted itself. Held, deferred, invalid and unknown calls are none, nor are calls that were begun before.
  *
  * @category predicates
  * @since 0.1.0
  * @stability experimental
  */
 export const isFailure = (outcome: Outcome<any>): boolean =>
-  (outcome.status === "error" && outcome.started) ||
+  (outcome.status === "error" && outcome.started && outcome.code !== "in_doubt") ||
   outcome.status === "timeout" ||
   (outcome.status === "cancelled" && outcome.code === "by_itself")

@@ -16,6 +16,7 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import { dual } from "effect/Function"
 import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
 import type * as Approval from "./Approval.ts"
@@ -314,7 +315,8 @@ export const run: {
 } = dual(
   (args) => !isCalls(args),
   (toolkit: AnyToolkit, calls: ReadonlyArray<ToolCall.ToolCall>, options?: Options): Effect.Effect<any, any, any> =>
-    untilClosed((context) => begin(context, toolkit, calls, options, undefined), (outcomes) => outcomes)
+    // What is held is answered so for good: nobody is asked about it any more.
+    untilClosed((context) => begin(context, toolkit, calls, options, undefined, true), (outcomes) => outcomes)
 )
 
 /**
@@ -415,7 +417,8 @@ export const runOrPark: {
  *
  * **Details**
  *
- * - `decisions`: what was decided, by position. Those in `Approval.Approvals`, where it is in the context, count as well.
+ * - `decisions`: what was decided, by position. A decision that stands in `Approval.Approvals`, where it is in the context, comes before
+ *   one that is given here, and that before `decide`. One that comes after `expiresAt` of its request is asked for anew.
  * - `calls`: the calls as the model has them now, for a caller who keeps them elsewhere: the same ids and names, in the same order. A
  *   decision is for the arguments that were shown, so a call with others is held again.
  *
@@ -443,8 +446,8 @@ export interface ResumeOptions<in O extends Outcome.Outcome<any> = Outcome.Outco
  *
  * **Gotchas**
  *
- * A parked turn is a value: whoever resumes two copies of it runs its calls twice. A `TurnJournal` in the context does not let that
- * happen.
+ * A parked turn is a value. Of two copies that are resumed in one process the second is refused, as misuse; in two processes both would
+ * run their calls, which a `TurnJournal` in the context does not let happen.
  *
  * @category running
  * @since 0.1.0
@@ -506,7 +509,14 @@ export const abandon: {
       if (problem !== undefined) return Effect.fail(problem)
       return ParkedTurn.keptOf(parked, toolkit).pipe(
         Effect.map((kept) => ParkedTurn.abandoned(parked, kept, reason)),
-        Effect.tap(() => new Deciders([], [], undefined, approvals).withdraw(parked.requests))
+        Effect.tap(() => {
+          // Where a runtime is at hand, a copy of the turn is not resumed either.
+          const runtime = Option.getOrUndefined(Context.getOption(fiber.context as Context.Context<any>, Runtime))
+          parked.outcomes.forEach((outcome, position) => {
+            if (outcome === null) runtime?.state.decided.note(tenant, parked.turn, position)
+          })
+          return new Deciders([], [], undefined, approvals).withdraw(parked.requests)
+        })
       )
     })
 )
@@ -520,8 +530,10 @@ const begin = (
   toolkit: AnyToolkit,
   calls: ReadonlyArray<ToolCall.ToolCall>,
   options: Options | undefined,
-  also: ((event: TurnEvent.TurnEvent) => void) | undefined
-): Begun | TurnError.TurnError => beginTurn(runtimeOf(context), context, toolkit, calls, options, also)
+  also: ((event: TurnEvent.TurnEvent) => void) | undefined,
+  reports = false
+): Begun | TurnError.TurnError =>
+  beginTurn(runtimeOf(context), context, toolkit, calls, options, also, undefined, reports)
 
 /** Begins a turn and waits for its end. Interrupting that stops the turn, and waits for it. */
 const untilClosed = <A>(

@@ -4,7 +4,8 @@
  * after it there may be one.
  *
  * The service is optional: a turn writes to it when it is in the context. A journal that cannot be written starts nothing: the
- * call is `store_unavailable`, and may be tried again.
+ * call is `store_unavailable`, and may be tried again. A call that is in the journal already, by its turn and position, is not run again: it
+ * gets the outcome that was settled, or is `in_doubt` when it was only begun.
  *
  * @since 0.1.0
  */

@@ -389,12 +389,12 @@ export class Planner {
 
   /** Counts a call; the words for one that is too much. */
   private over({ name }: Entry, { calls = Infinity, perTool = Infinity }: Amounts): string | undefined {
-    if (this.count >= calls) return `the turn has ${calls} calls already, its limit: this one was not run`
+    if (this.count >= calls) return `the turn has as many calls as it may have (${calls}): this one was not run`
     const limit = typeof perTool === "number" ? perTool : Object.hasOwn(perTool, name) ? perTool[name]! : Infinity
     if (limit !== Infinity) {
       const ofTool = (this.perTool ??= new Map()).get(name) ?? 0
       if (ofTool >= limit) {
-        return `the turn has ${limit} calls of "${name}" already, the limit for one tool: this one was not run`
+        return `the turn has as many calls of "${name}" as it may have (${limit}): this one was not run`
       }
       this.perTool.set(name, ofTool + 1)
     }

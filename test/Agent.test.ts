@@ -55,6 +55,16 @@ const handlerOf = (book: Book, name: Name) =>
 
 const prompt = "go"
 
+describe("Agent: misuse", () => {
+  it.effect("what is no parked agent is refused in words", () =>
+    Effect.gen(function*() {
+      for (const what of [null, 5, {}, { _tag: "ParkedAgent" }]) {
+        const error = yield* Effect.flip(Agent.resume(what as any, {}))
+        assert.include(String((error as Error).message), "the parked agent: expected what `Agent.run` parked")
+      }
+    }).pipe(Effect.provide([FakeModel.layer([]), Turn.layer()])))
+})
+
 describe("Agent: what ends a loop", () => {
   it.effect("the model's last words, after its calls have been answered", () =>
     Effect.gen(function*() {

@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { type Outcome, Siblings, type TurnEvent, TurnJournal } from "effect-turn"
+import { Outcome, Siblings, type TurnEvent, TurnJournal } from "effect-turn"
 import * as Arbitrary from "effect/Arbitrary"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -193,6 +193,36 @@ describe("R21: a turn with a journal", () => {
         assert.strictEqual(book.count("a"), 0)
         assert.notInclude(asked, "settle a")
       }
+    }))
+
+  it.effect("a call that the journal knows is not run again: it has its outcome, or is in doubt", () =>
+    Effect.gen(function*() {
+      const { book, layer } = lab()
+      yield* Effect.gen(function*() {
+        const calls = [call("post", "a", ["k"]), call("read", "b"), call("write", "c", ["l"])]
+        const journal = yield* TurnJournal.TurnJournal
+        const key = (position: number, tool: string) => ({
+          tenant: "default",
+          conversation: undefined,
+          turn: "one",
+          position,
+          id: "",
+          tool,
+          idempotencyKey: undefined
+        })
+        // What a process that crashed has left.
+        yield* journal.reserve(key(0, "post"))
+        yield* journal.reserve(key(1, "read"))
+        const first = yield* drive(run(calls, { turn: "one" }))
+        assert.deepStrictEqual(words(first), ["error/in_doubt", "error/in_doubt", "ok"])
+        assert.deepStrictEqual(first.map((one) => [one.effect, one.retryable]), [["unknown", false], ["none", false], [
+          "applied",
+          false
+        ]])
+        const second = yield* drive(run(calls, { turn: "one" }))
+        assert.deepStrictEqual(second.map(Outcome.toJson), first.map(Outcome.toJson))
+        assert.deepStrictEqual(book.runs.map((ran) => ran.tag), ["c"])
+      }).pipe(Effect.provide(Layer.merge(layer, TurnJournal.layerMemory)))
     }))
 
   it.effect("R18: it triggers no fail-fast, for nothing was started", () =>

@@ -213,12 +213,13 @@ describe("R31: before", () => {
       assert.deepStrictEqual(book.runs, [])
     }))
 
-  it.effect("what it says that is neither a veto nor arguments changes nothing", () =>
+  it.effect("what it says that is neither nothing, nor a veto, nor arguments lets nothing run", () =>
     Effect.gen(function*() {
-      const { outcomes } = yield* under(one("m", { before: () => Effect.succeed({ _tag: "Odd" } as any) }), [
+      const { book, outcomes } = yield* under(one("m", { before: () => Effect.succeed({ _tag: "veto" } as any) }), [
         call("write", "w")
       ])
-      assert.deepStrictEqual(words(outcomes), ["ok"])
+      assert.deepStrictEqual(outcomes.map(facts), [["error/defect", false, "none", false]])
+      assert.deepStrictEqual(book.runs, [])
     }))
 
   it.effect("a stop during it: both are cancelled, not started, and no after runs (MORE.md 2)", () =>

@@ -50,7 +50,7 @@ describe("R32: calls of a turn", () => {
         const outcomes = yield* drive(run(calls, { amounts: { calls: 2 } }))
         assert.deepStrictEqual(words(outcomes), ["ok", "ok", over, over])
         assert.deepStrictEqual(facts(outcomes[2]!), [over, false, "none", false])
-        assert.include(outcomes[2]!.message, "2 calls")
+        assert.include(outcomes[2]!.message, "as many calls as it may have (2)")
         assert.deepStrictEqual(book.runs.map((ran) => ran.tag), ["a", "b"])
       })))
 
@@ -311,7 +311,7 @@ describe("R32: turns at once", () => {
         ]))
         const outcomes = yield* ended(third)
         assert.deepStrictEqual(words(outcomes), [over, over, over, "provider_executed", over])
-        assert.include(outcomes[0]!.message, "2 turns")
+        assert.include(outcomes[0]!.message, "as may be at once (2)")
         yield* TestClock.adjust(10)
         yield* ended(second)
         const fourth = yield* fork(run([call("read", "d")]))

@@ -445,16 +445,63 @@ describe("R10: with a registry in the context", () => {
     registered((approvals, book) =>
       Effect.gen(function*() {
         yield* approvals.always({ tool: "ask" })
-        const outcomes = yield* drive(
-          run([call("pay", "a"), call("pay", "b"), call("ask", "c", [], { n: -5 })], {
-            turn: "one",
-            decide: byId({ a: approve() })
-          })
-        )
+        const calls = [call("pay", "a"), call("pay", "b"), call("ask", "c", [], { n: -5 })]
+        const options = { turn: "one", decide: byId({ a: approve() }) }
+        const { outcomes } = yield* drive(Turn.runOrPark(toolkit, calls, options))
         assert.deepStrictEqual(words(outcomes), ["ok", "pending_approval", "ok"])
         assert.deepStrictEqual((yield* approvals.pending).map(({ id, turn }) => [turn, id]), [["one", "b"]])
         assert.deepStrictEqual(book.runs.map((ran) => ran.tag), ["a", "c"])
       })
+    ))
+
+  it.effect("the first decision stands: what was told the registry comes before what is decided at the resumption", () =>
+    registered((approvals, book) =>
+      Effect.gen(function*() {
+        for (const later of ["decisions", "decide"] as const) {
+          const result = yield* drive(Turn.runOrPark(toolkit, [call("pay", "p", ["k"])]))
+          if (result._tag === "Closed") return assert.fail("it waits for a human")
+          yield* approvals.decide(result.parked.requests[0]!, deny("never"))
+          const options = later === "decide"
+            ? { decide: () => approve() }
+            : { decisions: [{ position: 0, decision: approve() }] }
+          const resumed = yield* drive(Turn.resume(toolkit, result.parked, options))
+          assert.deepStrictEqual(words(resumed.outcomes), ["error/denied"])
+        }
+        assert.deepStrictEqual(book.runs, [])
+      })
+    ))
+
+  it.effect("a turn that reports what it holds takes its requests back when it is answered", () =>
+    registered((approvals) =>
+      Effect.gen(function*() {
+        const fiber = yield* fork(run([call("pay", "p", ["k"]), call("read", "r")], { turn: "one" }))
+        const [request] = yield* approvals.pending
+        yield* TestClock.adjust(100)
+        assert.deepStrictEqual(words(yield* ended(fiber)), ["pending_approval", "ok"])
+        assert.deepStrictEqual(yield* approvals.pending, [])
+        assert.strictEqual(yield* refusal(approvals, request!), "settled")
+      })
+    ))
+
+  it.effect("a request that is parked knows when its time is over, and a decision that comes later is asked for anew", () =>
+    registered(
+      (approvals, book) =>
+        Effect.gen(function*() {
+          const result = yield* drive(Turn.runOrPark(toolkit, [call("pay", "p", ["k"])], { turn: "one" }), 0)
+          if (result._tag === "Closed") return assert.fail("it waits for a human")
+          assert.strictEqual(result.parked.requests[0]!.expiresAt, 40)
+          yield* TestClock.adjust(60)
+          const decisions = [{ position: 0, decision: approve() }]
+          const late = yield* drive(Turn.resume(toolkit, result.parked, { decisions }), 0)
+          if (late._tag === "Closed") return assert.fail("it waits again")
+          assert.strictEqual(late.parked.requests[0]!.expiresAt, 100)
+          assert.deepStrictEqual((yield* approvals.pending).map((one) => one.expiresAt), [100])
+          const inTime = yield* drive(Turn.resume(toolkit, late.parked, { decisions }), 20)
+          assert.deepStrictEqual(words(inTime.outcomes), ["ok"])
+          assert.strictEqual(book.count("p"), 1)
+        }),
+      {},
+      Approval.layerMemory({ expires: 40 })
     ))
 
   it.effect("a late decision on a call that was stopped is refused: settled (MORE.md 5)", () =>

@@ -454,7 +454,8 @@ describe("R10: calls given again", () => {
           ]
         })
         assert.deepStrictEqual(words(reordered.outcomes), ["ok", "ok"])
-        const changed = yield* resume(parked, { 0: approve() }, {
+        const other = yield* park([call("pay", "p", ["k"]), call("write", "w", ["k"])])
+        const changed = yield* resume(other, { 0: approve() }, {
           calls: [call("pay", "more", ["k"], { id: "p" }), call("write", "w2", ["k"], { id: "w" })]
         })
         assert.deepStrictEqual(words(changed.outcomes), ["pending_approval", "deferred/waits_for_approval"])
@@ -526,10 +527,10 @@ describe("R4, R18: stops of a parked turn", () => {
         const parked = yield* park(calls)
         const fast = yield* resume(parked, { 1: approve(), 2: approve() }, { siblings: Siblings.failFast })
         assert.deepStrictEqual(words(fast.outcomes), ["error/failed", "ok", "error/failed", "cancelled/by_sibling"])
-        const late = yield* resume(parked, { 1: approve(), 2: approve() }, { deadline: 5 })
+        const late = yield* resume(yield* park(calls), { 1: approve(), 2: approve() }, { deadline: 5 })
         assert.deepStrictEqual(words(late.outcomes), ["error/failed", "ok", "error/failed", "cancelled/by_deadline"])
         assert.strictEqual(late._tag, "Closed")
-        const half = yield* resume(parked, { 2: approve() }, { deadline: 5 })
+        const half = yield* resume(yield* park(calls), { 2: approve() }, { deadline: 5 })
         assert.deepStrictEqual(words(half.outcomes), [
           "error/failed",
           "cancelled/by_deadline",
@@ -538,7 +539,8 @@ describe("R4, R18: stops of a parked turn", () => {
           "deferred/waits_for_approval"
         ])
         assert.strictEqual(half._tag, "Closed")
-        assert.strictEqual(book.count("bad0"), 1)
+        // Once for each turn that was parked.
+        assert.strictEqual(book.count("bad0"), 3)
       }), { bad0: { end: "fail" }, bad: { end: "fail" }, p: { ms: 20 } }))
 
   it.effect("interrupted, it closes and tells its outcomes; what was kept is kept", () =>
@@ -662,24 +664,60 @@ describe("R10: what a registry knows of a parked turn", () => {
 })
 
 describe("R21: two copies of a parked turn", () => {
-  it.effect("with a journal no call is run twice", () =>
+  const calls = [call("read", "r"), call("pay", "p", ["k"]), call("write", "w", ["k"])]
+  const decisions = [{ position: 1, decision: approve() }]
+
+  it.effect("in one process the second is misuse, as soon as a call of it has been run", () =>
     inLab((book) =>
       Effect.gen(function*() {
-        const parked = yield* park([call("read", "r"), call("pay", "p", ["k"]), call("write", "w", ["k"])], {
-          turn: "one"
-        })
-        const decisions = [{ position: 1, decision: approve() }]
+        const parked = yield* park(calls, { turn: "one" })
+        const stopped = yield* resume(parked, { 1: approve() }, { cancelOn: Effect.void })
+        assert.deepStrictEqual(words(stopped.outcomes), ["ok", "cancelled/by_caller", "cancelled/by_caller"])
         const [first, second] = yield* drive(
-          Effect.all(
-            [Turn.resume(toolkit, stored(parked), { decisions }), Turn.resume(toolkit, stored(parked), { decisions })],
-            { concurrency: "unbounded" }
-          )
+          Effect.all([
+            Turn.resume(toolkit, stored(parked), { decisions }),
+            Effect.flip(Turn.resume(toolkit, stored(parked), { decisions: [{ position: 1, decision: deny() }] }))
+          ], { concurrency: "unbounded" })
         )
         assert.deepStrictEqual(words(first.outcomes), ["ok", "ok", "ok"])
-        assert.deepStrictEqual(words(second.outcomes), ["ok", "error/store_unavailable", "error/store_unavailable"])
-        const third = yield* drive(Turn.resume(toolkit, stored(parked), { decisions }))
-        assert.deepStrictEqual(words(third.outcomes), ["ok", "error/store_unavailable", "error/store_unavailable"])
+        assert.include(second.message, "has been run or given up")
+        assert.include((yield* Effect.flip(Turn.resume(toolkit, parked))).message, "call #1")
         assert.deepStrictEqual(book.runs.map((ran) => ran.tag), ["r", "p", "w"])
+      })
+    ))
+
+  it.effect("one that was given up is not resumed", () =>
+    inLab(() =>
+      Effect.gen(function*() {
+        const parked = yield* park(calls, { turn: "one" })
+        yield* Turn.abandon(toolkit, parked)
+        assert.include((yield* Effect.flip(Turn.resume(toolkit, parked, { decisions }))).message, "given up")
+      })
+    ))
+
+  it.effect("in two processes a journal lets no call run twice, and tells what it came to", () =>
+    inLab((book) =>
+      Effect.gen(function*() {
+        const parked = yield* park(calls, { turn: "one" })
+        const elsewhere = Turn.resume(toolkit, stored(parked), { decisions }).pipe(
+          Effect.provide(Layer.fresh(Turn.layer()))
+        )
+        const [first, second] = yield* drive(
+          Effect.all([Turn.resume(toolkit, stored(parked), { decisions }), elsewhere], { concurrency: "unbounded" })
+        )
+        // Each call was run by one of them. The other is told what it came to, or that it was begun and may have done anything.
+        for (const position of [1, 2]) {
+          const told = [first, second].map(({ outcomes }) => outcomes[position]!)
+          assert.isTrue(told.some((one) => one.status === "ok"))
+          for (const one of told) {
+            if (one.status === "ok") continue
+            assert.deepStrictEqual(words([one]), ["error/in_doubt"])
+            assert.deepStrictEqual([one.effect, one.retryable], ["unknown", false])
+          }
+        }
+        const third = yield* drive(elsewhere)
+        assert.deepStrictEqual(words(third.outcomes), ["ok", "ok", "ok"])
+        assert.deepStrictEqual(book.runs.map((ran) => ran.tag).toSorted(), ["p", "r", "w"])
       }).pipe(Effect.provide(TurnJournal.layerMemory))
     ))
 })

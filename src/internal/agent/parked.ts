@@ -61,11 +61,14 @@ export const decodeParked = (
   parked: Agent.Parked,
   decisions: Begin["decisions"]
 ): Effect.Effect<Begin, TurnError.TurnError> =>
-  Effect.all([
-    Schema.decodeUnknownEffect(Parked)(parked),
-    Schema.decodeUnknownEffect(History)(parked.before),
-    Schema.decodeUnknownEffect(History)(parked.said)
-  ]).pipe(
+  Schema.decodeUnknownEffect(Parked)(parked).pipe(
+    Effect.flatMap((own) =>
+      Effect.all([
+        Effect.succeed(own),
+        Schema.decodeUnknownEffect(History)(own.before),
+        Schema.decodeUnknownEffect(History)(own.said)
+      ])
+    ),
     Effect.mapError(({ message }) =>
       TurnError.make(
         new TurnError.InvalidInput({ what: "the parked agent", expected: "what `Agent.run` parked", received: message })

@@ -144,16 +144,17 @@ export class StepAtWork {
     )
   }
 
-  private turnOptions(): Turn.Options {
+  private turnOptions(): Turn.Options & { readonly reports: boolean } {
     const { around, number, prepared } = this
     const given: Turn.Options = around.options.turn ?? {}
     const { left } = around
     return {
       ...given,
       turn: this.turn,
+      // What is held is answered so for good, unless the agent may be parked.
+      reports: around.options.approval !== "park",
       messages: prepared.prompt.content,
       // Where the loop goes on, nobody comes back for a decision.
-      ...(around.options.approval === "park" ? undefined : { reports: true }),
       ...(prepared.sequential ? { execution: "sequential" } : undefined),
       ...(left === Infinity || left <= 0 ? undefined : { deadline: earlier(left, given.deadline) }),
       // A turn whose time is over already is stopped too: its calls are answered, and none of them starts.

@@ -81,6 +81,18 @@ const ok = (asked: Asked, result: unknown, encoded: unknown, effect: Outcome.Eff
 export const refused = (asked: Asked, code: Outcome.ErrorCode, message: string): Any =>
   base(asked, "error", code, false, "none", retryableCodes.has(code), message)
 
+/** The journal knows the call already: whoever began it may have done anything. */
+export const inDoubt = (asked: Asked, policy: ToolPolicy.ToolPolicy): Any =>
+  base(
+    asked,
+    "error",
+    "in_doubt",
+    true,
+    policy.access === "read" ? "none" : "unknown",
+    false,
+    `this very call was begun before, and how it ended is not known; ${policy.access === "read" ? onlyReads : unknown}`
+  )
+
 export const denied = (asked: Asked, reason: string | undefined): Any =>
   base(
     asked,

@@ -103,19 +103,38 @@ export class Deciders {
   /** The request for a call: the one that was made before, where it was for the same arguments. */
   request(taken: Taken, identity: TurnContext.Identity, now: number): Approval.Request {
     const request = requestOf(taken, identity, now)
-    const before = this.earlier.find((one) => one.position === request.position && one.digest === request.digest)
-    return before === undefined || before.problem !== undefined ? request : before
+    const before = this.before(request)
+    if (before !== undefined && before.problem === undefined && !isOver(before, now)) return before
+    const expires = this.registry?.expires ?? Infinity
+    return expires === Infinity ? request : { ...request, expiresAt: now + expires }
+  }
+
+  /** What an earlier turn has asked about the same call with the same arguments. */
+  private before({ digest, position }: Approval.Request): Approval.Request | undefined {
+    return this.earlier.find((one) => one.position === position && one.digest === digest)
   }
 
   private askAll(request: Approval.Request): Effect.Effect<Approval.Decision | undefined> {
-    const given = this.given.find(({ digest, position }) => position === request.position && digest === request.digest)
-    if (given !== undefined) return Effect.as(this.answered(request), given.decision)
-    const { decide } = this
-    if (decide === undefined) return this.register(request)
-    return Effect.flatMap(
-      asked(() => decide(request)),
-      (decision) => decision === undefined ? this.register(request) : Effect.as(this.answered(request), decision)
-    )
+    const { decide, registry } = this
+    // The first decision stands: what somebody has told the registry comes before what is decided now.
+    const standing = registry === undefined || this.before(request) === undefined
+      ? Effect.succeed(undefined)
+      : asked(() => registry.standing(request))
+    return Effect.flatMap(standing, (decision) => {
+      if (decision !== undefined) return Effect.succeed(decision)
+      const given = this.given.find(({ digest, position }) =>
+        position === request.position && digest === request.digest
+      )
+      const before = this.before(request)
+      if (given !== undefined && (before === undefined || before.expiresAt === request.expiresAt)) {
+        return Effect.as(this.answered(request), given.decision)
+      }
+      if (decide === undefined) return this.register(request)
+      return Effect.flatMap(
+        asked(() => decide(request)),
+        (decision) => decision === undefined ? this.register(request) : Effect.as(this.answered(request), decision)
+      )
+    })
   }
 
   private register(request: Approval.Request): Effect.Effect<Approval.Decision | undefined> {
@@ -134,6 +153,8 @@ export class Deciders {
     return Effect.forEach(requests, (request) => this.answered(request), { concurrency: "unbounded", discard: true })
   }
 }
+
+const isOver = ({ expiresAt }: Approval.Request, now: number): boolean => expiresAt !== undefined && now >= expiresAt
 
 const asked = (ask: () => unknown): Effect.Effect<Approval.Decision | undefined> =>
   Effect.suspend(() => {

@@ -70,14 +70,17 @@ export const beginTurn = (
   calls: ReadonlyArray<ToolCall.ToolCall>,
   options: BeginOptions | undefined,
   also: ((event: TurnEvent.TurnEvent) => void) | undefined,
-  earlier?: Earlier
+  earlier?: Earlier,
+  reports = false
 ): Begun | TurnError.TurnError => {
   const bad = checkCalls(calls)
   if (bad !== undefined) return bad
-  const ready = makeReady(runtime, context, toolkit, calls, options, also, earlier)
+  const ready = makeReady(runtime, context, toolkit, calls, options, also, earlier, reports)
   if (ready instanceof TurnError.TurnError) return ready
   const { begun, intake, opts, state } = ready
   const asked = earlier?.calls ?? calls
+  const again = earlier === undefined ? undefined : goneOn(runtime, state, earlier)
+  if (again !== undefined) return again
   const missing = missingFor(asked, toolkit, intake, state.setting.around, options)
   if (missing !== undefined) return missing
   ready.enter()
@@ -89,6 +92,17 @@ export const beginTurn = (
   return begun
 }
 
+/** A parked turn is a value: in this process a second copy of it is found out, before anything runs. */
+const goneOn = (runtime: RuntimeState, state: TurnState, { kept }: Earlier): TurnError.TurnError | undefined => {
+  const { tenant, turn } = state.identity()
+  const position = kept.findIndex((outcome, i) => outcome === undefined && runtime.decided.has(tenant, turn, i))
+  return position === -1 ? undefined : invalidInput(
+    `the parked turn "${turn}"`,
+    "one that has not been resumed or given up before",
+    `a turn of which call #${position} has been run or given up`
+  )
+}
+
 /** A turn whose calls come one by one. */
 export const openTurn = (
   runtime: RuntimeState,
@@ -98,7 +112,7 @@ export const openTurn = (
   also: ((event: TurnEvent.TurnEvent) => void) | undefined
 ): { readonly begun: Begun; readonly online: Online } | TurnError.TurnError => {
   const calls: Array<ToolCall.ToolCall> = []
-  const ready = makeReady(runtime, context, toolkit, calls, options, also, undefined)
+  const ready = makeReady(runtime, context, toolkit, calls, options, also, undefined, false)
   if (ready instanceof TurnError.TurnError) return ready
   const { begun, intake, opts, state } = ready
   ready.enter()
@@ -117,7 +131,8 @@ const makeReady = (
   calls: ReadonlyArray<ToolCall.ToolCall>,
   options: BeginOptions | undefined,
   also: ((event: TurnEvent.TurnEvent) => void) | undefined,
-  earlier: Earlier | undefined
+  earlier: Earlier | undefined,
+  reports: boolean
 ) => {
   const opts = check(options)
   if (opts instanceof TurnError.TurnError) return opts
@@ -132,7 +147,7 @@ const makeReady = (
     : new Deciders(earlier?.decisions ?? [], earlier?.requests ?? [], options?.decide, around.approvals)
   const top = around.parent === undefined
   const overloaded = top && runtime.topLevel >= runtime.mostTurns
-    ? `${runtime.mostTurns} turns are at work already, the limit: nothing of this one was run`
+    ? `as many turns are at work as may be at once (${runtime.mostTurns}): nothing of this one was run`
     : undefined
   const intake = intakeOf(toolkit, calls, () => state.identity().turn, opts, options, !deciders.none, overloaded)
   const setting: Setting = {
@@ -149,7 +164,7 @@ const makeReady = (
     emit: emitter(options?.onEvent, also),
     intake,
     deciders,
-    reports: options?.reports === true,
+    reports: reports || options?.reports === true,
     middleware: options?.middleware === undefined || options.middleware.length === 0
       ? undefined
       : new Middleware(options.middleware),

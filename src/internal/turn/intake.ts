@@ -114,7 +114,7 @@ const yes = Effect.succeed(true)
 
 /** The words for a call of a response that was cut short. */
 export const cutShort = (reason: ToolCall.FinishReason): string =>
-  `the response was cut short (${reason}): nothing of it was run; call again`
+  `the response was cut short (${reason}): this call was not run; call again`
 
 const refused = (code: Outcome.ErrorCode, message: string) => ({ _tag: "refused", code, message }) as const
 

@@ -83,7 +83,12 @@ export class Middleware {
         }
         const said = exit.value.value as Before | undefined
         if (said?._tag === "Veto") return refuse(middleware, said.message, said.retryable)
-        if (said?._tag !== "Arguments") continue
+        if (said == null) continue
+        if (said._tag !== "Arguments") {
+          // Whatever it meant, it did not say that the call may go on.
+          const words = `the middleware "${middleware.name}" said neither nothing, nor a veto, nor other arguments`
+          return { _tag: "refused", outcome: Answers.brokenBefore(run, words) }
+        }
         const other: Taken | string = yield* leavableStep("a schema", intake.again(taken, said.arguments), graceReads)
         if (typeof other === "string") {
           return refuse(middleware, `it replaced the arguments by some that cannot be used: ${other}`, false)
@@ -129,7 +134,10 @@ export class Middleware {
         const late = () => Answers.brokenAfter(run, outcome, `the middleware "${name}" took longer than ${timeout} ms`)
         if (Option.isNone(exit.value)) return late()
         const said = exit.value.value
-        if (said?._tag !== "Result" || told.status !== "ok") continue
+        if (said != null && said._tag !== "Result") {
+          return Answers.brokenAfter(run, outcome, `the middleware "${name}" said neither nothing nor another result`)
+        }
+        if (said == null || told.status !== "ok") continue
         const decoded = yield* within(run, middleware, () => run.runner.entry.decodeResult(said.result))
         if (Exit.isSuccess(decoded) && Option.isNone(decoded.value)) return late()
         told = Answers.replaced(run, told, said.result, Exit.map(decoded, Option.getOrUndefined), name)

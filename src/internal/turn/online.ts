@@ -65,7 +65,11 @@ export class Online {
     if (bad !== undefined) return bad
     if (this.ended !== undefined) {
       if (this.state.setting.runtime.closed) return TurnError.make(new TurnError.ShutDown({}))
-      return invalidInput(`call #${this.calls.length} of the turn`, "a call before the end of the list", call.name)
+      return invalidInput(
+        `call #${this.calls.length} of the turn`,
+        "no call after \`end\` or \`cancel\`",
+        call.name
+      )
     }
     const missing = call.providerExecuted === true
       ? undefined

@@ -10,7 +10,7 @@
 import * as ToolDurations from "../../ToolDurations.ts"
 import type * as TurnEvent from "../../TurnEvent.ts"
 import { Claims, end, type Node } from "../../TurnPlan.ts"
-import { Repeats } from "./repeats.ts"
+import { DecidedCalls, Repeats } from "./repeats.ts"
 import type { Run } from "./run.ts"
 import type { TurnState } from "./state.ts"
 
@@ -18,6 +18,7 @@ export class RuntimeState {
   readonly turns = new Set<TurnState>()
   readonly unsettled = new Set<Run>()
   readonly repeats = new Repeats()
+  readonly decided = new DecidedCalls()
   /** How long tools have taken on this runtime. */
   readonly durations = ToolDurations.make()
   closed = false

@@ -31,7 +31,7 @@ import { Lines } from "./lines.ts"
 import type { Middleware, Ready } from "./middleware.ts"
 import type { Online } from "./online.ts"
 import { Paths } from "./paths.ts"
-import { inTime, leavableStep } from "./patience.ts"
+import { inTime, leavableStep, patience } from "./patience.ts"
 import { CallView, Run, type Setting } from "./run.ts"
 import { told } from "./told.ts"
 import type { Handled, Runner } from "./tool.ts"
@@ -743,20 +743,40 @@ export class TurnState implements TurnPlan.Nested {
         this.helper(free, () => this.conclude(run, outcome))
         return
       }
-      if (Exit.isFailure(exit)) {
-        return this.conclude(
-          run,
-          Answers.refused(
-            run,
-            "store_unavailable",
-            `it was not started, for the start could not be written down: ${causeText(exit.cause)}`
-          )
-        )
-      }
+      if (Exit.isFailure(exit)) return this.notReserved(run, exit.cause)
       run.reserved = true
       this.launch(run)
     })
     if (run.starting) run.fiber = reserving
+  }
+
+  /** The journal has not taken the start of a call: it may know the call already, from another process or an earlier turn. */
+  private notReserved(run: Run, cause: Cause.Cause<unknown>): void {
+    const { journal } = this.setting.around
+    const look = Effect.suspend(() => journal!.entries(this.identity().turn)).pipe(
+      Effect.map((entries) => entries.find(({ key }) => key.position === run.position && key.tool === run.name)),
+      Effect.flatMap((entry) =>
+        entry?._tag === "settled"
+          ? Effect.map(Answers.restore(entry.outcome, run.runner.entry), (outcome) => ({ ...outcome, id: run.id }))
+          : Effect.succeed(entry === undefined ? undefined : Answers.inDoubt(run, run.policy))
+      )
+    )
+    // It is over for this turn, whatever comes meanwhile.
+    run.concluding = true
+    this.helper(
+      Effect.provide(inTime("the journal", look, patience, this.setting.graceReads), this.contextOf(run)),
+      (exit) => {
+        const known = Exit.isSuccess(exit) ? Option.getOrUndefined(exit.value as Option.Option<AnyOutcome>) : undefined
+        this.finish(
+          run,
+          known ?? Answers.refused(
+            run,
+            "store_unavailable",
+            `it was not started, for the start could not be written down: ${causeText(cause)}`
+          )
+        )
+      }
+    )
   }
 
   private journalKey(run: Run): TurnJournal.CallKey {
@@ -778,6 +798,16 @@ export class TurnState implements TurnPlan.Nested {
     const { policy, runner, taken } = run
     if (setting.conversation !== undefined && !taken.repeatable) {
       setting.runtime.repeats.note(setting.conversation, digestOf(taken))
+    }
+    if (run.approved !== undefined || setting.kept !== undefined) {
+      const { tenant, turn } = this.identity()
+      const { decided } = setting.runtime
+      // Another copy of this parked turn was quicker.
+      if (decided.has(tenant, turn, run.position)) {
+        run.phase = "running"
+        return this.conclude(run, Answers.inDoubt(run, run.policy))
+      }
+      decided.note(tenant, turn, run.position)
     }
     if (run.timer !== undefined) {
       run.timer.off = true
@@ -929,7 +959,8 @@ export class TurnState implements TurnPlan.Nested {
     // The schema needs time, or services, to encode: the work is over, its answer is still being written. It may take as long again.
     if (run.timer !== undefined) run.timer.off = true
     if (run.idleTimer !== undefined) run.idleTimer.off = true
-    const { timeout } = run.policy
+    // Writing an answer down is not running: a short limit of the handler is none of it.
+    const timeout = Math.max(run.policy.timeout, patience)
     const written = Effect.flatMap(
       inTime("a schema", Effect.provide(encoded, runner.context), timeout, this.setting.graceReads),
       Option.match({

@@ -201,7 +201,9 @@ export const runnerOf = (
   const handler = Option.getOrUndefined(
     Context.getOption(context as Context.Context<any>, Context.Service<any, any>(entry.tool.id))
   )
-  if (handler === undefined) return { missing: `the handler "${entry.tool.id}"` }
+  if (handler === undefined) {
+    return { missing: `the handler "${entry.tool.id}" (from the layer that \`toolkit.toLayer\` gives)` }
+  }
   return {
     entry,
     // As `Toolkit.handle` does: what the handlers' layer captured, overridden by what the caller has.
