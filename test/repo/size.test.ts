@@ -14,7 +14,7 @@ const budgets = {
   ToolCall: 600,
   ToolDurations: 1_500,
   ToolPolicy: 2_500,
-  Turn: 41_000,
+  Turn: 42_000,
   TurnContext: 500,
   TurnError: 1_200,
   TurnEvent: 400,
@@ -22,7 +22,7 @@ const budgets = {
   TurnMiddleware: 1_500,
   TurnPlan: 6_500,
   TurnTelemetry: 4_000,
-  "testing/index": 76_500,
+  "testing/index": 77_500,
   "wire/index": 7_000
 }
 

@@ -67,7 +67,7 @@ export class Online {
       if (this.state.setting.runtime.closed) return TurnError.make(new TurnError.ShutDown({}))
       return invalidInput(
         `call #${this.calls.length} of the turn`,
-        "no call after \`end\` or \`cancel\`",
+        "no call after `end` or `cancel`",
         call.name
       )
     }
