@@ -5,7 +5,7 @@
  * resumed, in this process or in another: what has its answer is not run again, and the model sees one answer for each call. Decisions
  * come from a list here. To ask a person, show them `parked.turn.requests` (the tool, and exactly the arguments that would run) in a
  * message or on a page, keep `JSON.stringify(parked)` meanwhile, and resume when the answer comes. Where somebody sits and waits, no
- * parking is needed: give a `decide` that asks them, in the options of the turn.
+ * parking is needed: give a `decide` that asks them, in the options of the turn, and the tool a `waitTimeout` as long as they may take.
  */
 import { Effect, Layer, pipe, Schema } from "effect"
 import { Agent, Approval, Outcome, ToolPolicy, Turn } from "effect-turn"
