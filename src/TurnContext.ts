@@ -129,3 +129,14 @@ export const make = (identity: {
     Context.add(Conversation, identity.conversation),
     Context.add(Principal, identity.principal)
   )
+
+/** A new id, random and never a counter, from numbers between 0 and 1.
+ *
+ * @internal
+ */
+export const newId = (kind: string, random: () => number): string => {
+  let id = `${kind}_`
+  const length = id.length + 22
+  while (id.length < length) id += Math.floor(random() * 0x100000000).toString(36).padStart(7, "0")
+  return id.slice(0, length)
+}

@@ -53,12 +53,6 @@ const historyOf = (what: string, input: Prompt.RawInput): Prompt.Prompt | TurnEr
   return problem === undefined ? prompt : invalid(what, "a history in which each call has its one result", problem)
 }
 
-const randomId = (random: typeof Random.Random["Service"]): string => {
-  let id = "agent_"
-  while (id.length < 28) id += Math.floor(random.nextDoubleUnsafe() * 0x100000000).toString(36).padStart(7, "0")
-  return id.slice(0, 28)
-}
-
 /** How long an agent waits for what is deaf to its stop, in milliseconds. */
 const deafPatience = 5_000
 
@@ -282,7 +276,8 @@ const begun = (options: AnyOptions, io: Io, begin: Begin): Effect.Effect<Result,
     if (deadline instanceof TurnError.TurnError) return Effect.fail(deadline)
     const context = fiber.context as Context.Context<any>
     const clock = Context.get(context, Clock.Clock)
-    const agent = begin.agent ?? randomId(Context.get(context, Random.Random))
+    const agent = begin.agent ??
+      TurnContext.newId("agent", () => Context.get(context, Random.Random).nextDoubleUnsafe())
     const meter = new Meter(options.stopWhen?.tokens ?? Infinity, Context.get(context, CurrentMeter))
     meter.start(begin.usage)
     const conversation = begin.conversation ?? Context.get(context, TurnContext.Conversation) ?? agent

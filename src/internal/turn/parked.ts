@@ -5,7 +5,7 @@ import * as Hash from "effect/Hash"
 import * as Schema from "effect/Schema"
 import * as Approval from "../../Approval.ts"
 import * as Outcome from "../../Outcome.ts"
-import type * as ToolCall from "../../ToolCall.ts"
+import type { ResumeOptions } from "../../Turn.ts"
 import type * as TurnError from "../../TurnError.ts"
 import * as Answers from "./answers.ts"
 import type { Earlier } from "./begin.ts"
@@ -135,21 +135,13 @@ export const abandoned = (
     )
   })
 
-/** What a turn is resumed with; the public words stand at `Turn.ResumeOptions`. */
-interface Given {
-  readonly decisions?:
-    | ReadonlyArray<{ readonly position: number; readonly decision: Approval.Decision }>
-    | undefined
-  readonly calls?: ReadonlyArray<ToolCall.ToolCall> | undefined
-}
-
 const isGiven = Schema.is(Schema.Array(Schema.Struct({ position: Schema.Int, decision: Approval.Decision })))
 
 /** Everything that can be wrong with a parked turn and its decisions, before anything runs. */
 export const earlierOf = (
   toolkit: AnyToolkit,
   parked: Parked,
-  options: Given | undefined
+  options: ResumeOptions<any> | undefined
 ): Effect.Effect<Earlier, TurnError.TurnError, any> =>
   Effect.withFiber((fiber) => {
     const problem = problemOf(parked, toolkit, surroundingsOf(fiber.context).tenant)

@@ -1,18 +1,8 @@
 /** How a runtime ends: intake stops, turns are stopped or awaited, and what is still at work is listed (rules R20, R36). */
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
-import type * as Outcome from "../../Outcome.ts"
+import type { Unsettled } from "../../Turn.ts"
 import type { RuntimeState } from "./runtime.ts"
-
-/** The public words stand at `Turn.Unsettled`. */
-interface Unsettled {
-  readonly tenant: string
-  readonly turn: string
-  readonly position: number
-  readonly id: string
-  readonly tool: string
-  readonly outcome: Outcome.Outcome<any>
-}
 
 export const unsettledOf = (state: RuntimeState): ReadonlyArray<Unsettled> =>
   Array.from(state.unsettled, (run): Unsettled => {

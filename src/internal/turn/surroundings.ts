@@ -57,17 +57,10 @@ export class Surroundings {
       tenant,
       conversation: this.conversation,
       principal: Context.get(context, TurnContext.Principal),
-      turn: turn ?? randomId(context),
+      turn: turn ?? TurnContext.newId("turn", () => Context.get(context, Random.Random).nextDoubleUnsafe()),
       parent: parent === undefined ? undefined : { turn: parent.turn.identity().turn, position: parent.position }
     }
   }
-}
-
-const randomId = (context: Context.Context<never>): string => {
-  const random = Context.get(context, Random.Random)
-  let id = "turn_"
-  while (id.length < 27) id += Math.floor(random.nextDoubleUnsafe() * 0x100000000).toString(36).padStart(7, "0")
-  return id.slice(0, 27)
 }
 
 const known = new WeakMap<Context.Context<never>, Surroundings>()
