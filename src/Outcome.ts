@@ -52,6 +52,8 @@ export const ErrorCode = Schema.Literals([
   "in_doubt",
   "deadlock",
   "denied",
+  "key_reused",
+  "rate_limited",
   "over_limit",
   "vetoed"
 ])
@@ -121,6 +123,12 @@ export interface Base {
   readonly message: string
   readonly duplicateOf?: { readonly position: number; readonly id: string } | undefined
   readonly repairedFrom?: string | undefined
+  /** The answer is that of an earlier call, from the record of its idempotency key: this one was not run. */
+  readonly replayed?: true | undefined
+  /** How often its handler was started, where that was more than once. */
+  readonly attempts?: number | undefined
+  /** What became of undoing it, in a unit that is all or nothing. */
+  readonly undo?: "done" | "failed" | undefined
 }
 
 /**
@@ -285,7 +293,10 @@ export const Encoded = Schema.Struct({
   reason: Schema.optionalKey(Schema.String),
   limit: Schema.optionalKey(Schema.Struct({ clock: Schema.String, millis: Schema.Number })),
   duplicateOf: Schema.optionalKey(Schema.Struct({ position: Schema.Int, id: Schema.String })),
-  repairedFrom: Schema.optionalKey(Schema.String)
+  repairedFrom: Schema.optionalKey(Schema.String),
+  replayed: Schema.optionalKey(Schema.Literal(true)),
+  attempts: Schema.optionalKey(Schema.Int),
+  undo: Schema.optionalKey(Schema.Literals(["done", "failed"]))
 })
 
 /**
@@ -331,7 +342,10 @@ export const toJson = (outcome: Outcome): Encoded => {
     ...(o.reason === undefined ? undefined : { reason: o.reason }),
     ...(o.limit === undefined ? undefined : { limit: o.limit }),
     ...(o.duplicateOf === undefined ? undefined : { duplicateOf: o.duplicateOf }),
-    ...(o.repairedFrom === undefined ? undefined : { repairedFrom: o.repairedFrom })
+    ...(o.repairedFrom === undefined ? undefined : { repairedFrom: o.repairedFrom }),
+    ...(o.replayed === undefined ? undefined : { replayed: o.replayed }),
+    ...(o.attempts === undefined ? undefined : { attempts: o.attempts }),
+    ...(o.undo === undefined ? undefined : { undo: o.undo })
   }
 }
 

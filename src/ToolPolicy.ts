@@ -15,6 +15,8 @@ import type * as Tool from "effect/ai/Tool"
 import * as AiTool from "effect/ai/Tool"
 import * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
+import type * as Effect from "effect/Effect"
+import type * as Schedule from "effect/Schedule"
 import type * as Types from "effect/Types"
 import * as TurnError from "./TurnError.ts"
 
@@ -56,6 +58,8 @@ export interface Place {
  *
  * - `noEffect`: true for a failure which says that certainly nothing was changed. Default: no failure does.
  * - `transient`: true for a failure after which the same call may succeed. Default: no failure is.
+ * - `rateLimited`: true for a failure which says that there were too many calls, or after how long the next may come. Such a call had no
+ *   effect, and is answered `rate_limited`. Default: no failure is.
  *
  * @category models
  * @since 0.1.0
@@ -64,7 +68,107 @@ export interface Place {
 export interface Failures<in Failure> {
   readonly noEffect?: ((failure: Failure) => boolean) | undefined
   readonly transient?: ((failure: Failure) => boolean) | undefined
+  readonly rateLimited?: ((failure: Failure) => boolean | Duration.Input | undefined) | undefined
 }
+
+/**
+ * What a tool can say of a write whose effect is unknown: it took effect, with this result; it did not; or nobody knows.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export type Verdict<Success> =
+  | { readonly _tag: "Applied"; readonly result: Success }
+  | { readonly _tag: "NotApplied" }
+  | { readonly _tag: "NotKnown" }
+
+/**
+ * How a write is kept from being done twice.
+ *
+ * **Details**
+ *
+ * - `forward`: its backend honours the key. It may be interrupted, and run again with the same key.
+ * - `verify`: its backend can be asked what became of it. It may be interrupted, and is asked about before it is run again.
+ * - `record`: our own record alone guards it. It is never interrupted, and where the record does not know what became of it, it is
+ *   not run again.
+ *
+ * `scope` says whether the same key in two conversations of a tenant means the same write.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface Idempotency {
+  readonly mode: "forward" | "verify" | "record"
+  readonly key: (params: any, place: Place) => string
+  readonly scope: "conversation" | "tenant"
+  /** Asks what became of a write, in mode `verify`. */
+  readonly ask?: ((params: any, key: string) => Effect.Effect<Verdict<any>, unknown, any>) | undefined
+  /** The store without which the mode guards nothing. */
+  readonly store?: Context.Key<any, any> | undefined
+}
+
+/**
+ * When a run that failed is tried again by itself.
+ *
+ * **Details**
+ *
+ * - `times`: how often at most, after the first run.
+ * - `schedule`: how long to pause before each; its input is the failure, and its end ends the retries. Default: 200 ms, doubled each time,
+ *   30 seconds at most.
+ * - `jitter`: makes each pause up to half as long again, so that calls that failed together do not come back together. Default: true.
+ * - `while`: which failures are tried again. Default: those that `failures` calls `transient` or `rateLimited`; all of them where it says
+ *   nothing of either.
+ *
+ * A pause is never shorter than the time that `failures.rateLimited` tells, and no pause is begun that would end after the turn's deadline.
+ * A run that its own clock has ended is tried again too. A write is tried again only where that cannot double an effect: with a key
+ * that its backend honours, after it was asked about, or when the failure is declared as having none.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface Retry<in Failure> {
+  readonly times: number
+  readonly schedule?: Schedule.Schedule<unknown, Failure> | undefined
+  readonly jitter?: boolean | undefined
+  readonly while?: ((failure: Failure) => boolean) | undefined
+}
+
+/**
+ * Undoes what a write has done, from its parameters, its result and its key.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export type Undo<in Params, in Success, out E = unknown, out R = any> = (
+  params: Params,
+  done: { readonly result: Success; readonly idempotencyKey: string | undefined }
+) => Effect.Effect<unknown, E, R>
+
+/**
+ * The mark of a tool that may be tried again: it reads, or its writes carry a key. {@link retry} asks for it.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface Retryable {
+  readonly "~effect-turn/a read, or a write with an idempotency key": true
+}
+
+/**
+ * A tool that needs more services than before.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export type Needing<T, Requirements> = T extends Tool.Tool<infer Name, infer Config, infer R>
+  ? Tool.Tool<Name, Config, R | Requirements> & (T extends Retryable ? Retryable : unknown)
+  : T
 
 /**
  * Whether invented arguments are looked for: everywhere, nowhere, or everywhere but in the named arguments.
@@ -144,13 +248,31 @@ export const WaitTimeoutAnnotation = reference<number>("WaitTimeout", 60_000)
 export const IdleTimeoutAnnotation = reference<number>("IdleTimeout", Infinity)
 
 /**
- * The idempotency key that is handed to the backend; `undefined` when there is none.
+ * How a write is kept from being done twice; `undefined` where nothing does.
  *
  * @category annotations
  * @since 0.1.0
  * @stability experimental
  */
-export const ForwardAnnotation = reference<((params: any, place: Place) => string) | undefined>("Forward", undefined)
+export const IdempotencyAnnotation = reference<Idempotency | undefined>("Idempotency", undefined)
+
+/**
+ * When a run that failed is tried again by itself; `undefined` for never.
+ *
+ * @category annotations
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const RetryAnnotation = reference<Retry<any> | undefined>("Retry", undefined)
+
+/**
+ * What undoes a write of a unit that is all or nothing; `undefined` where nothing can.
+ *
+ * @category annotations
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const UndoAnnotation = reference<Undo<any, any> | undefined>("Undo", undefined)
 
 /**
  * Whether identical calls of this tool are each meant for themselves.
@@ -261,7 +383,9 @@ const withAccess = (access: Access) => <T extends Tool.Any>(options?: KeysOption
  * @since 0.1.0
  * @stability experimental
  */
-export const read: <T extends Tool.Any>(options?: KeysOption<T>) => (tool: T) => T = withAccess("read")
+export const read: <T extends Tool.Any>(options?: KeysOption<T>) => (tool: T) => T & Retryable = withAccess(
+  "read"
+) as any
 
 /**
  * Says that a tool writes, and what it writes.
@@ -304,20 +428,10 @@ export const keys = <T extends Tool.Any>(of: (params: Tool.Parameters<T>) => Rea
  * @since 0.1.0
  * @stability experimental
  */
-export const on = <Self, Shape, Requirements>(backend: BackendKey<Self, Shape, Requirements>) =>
-<
-  const Name extends string,
-  Config extends {
-    readonly parameters: any
-    readonly success: any
-    readonly failure: any
-    readonly failureMode: Tool.FailureMode
-  },
-  R
->(
-  tool: Tool.Tool<Name, Config, R>
-): Tool.Tool<Name, Config, R | Self | Requirements> =>
-  (tool as Tool.Tool<Name, Config, R>).addDependency(backend).annotate(BackendAnnotation, backend) as any
+export const on =
+  <Self, Shape, Requirements>(backend: BackendKey<Self, Shape, Requirements>) =>
+  <T extends Tool.Any>(tool: T): Needing<T, Self | Requirements> =>
+    (tool as any).addDependency(backend).annotate(BackendAnnotation, backend)
 
 /**
  * Limits how long a handler may run, per attempt, from its start. Default: 10 seconds.
@@ -361,16 +475,54 @@ export const idleTimeout = (limit: Limit) => <T extends Tool.Any>(tool: T): T =>
  * **Details**
  *
  * The handler reads the key from `TurnContext.CurrentCall` and hands it on. Such a write may be interrupted, and may be
- * tried again: the backend counts one effect a key. There is no default key, since two honest identical purchases are not
- * a repetition.
+ * tried again: the backend counts one effect a key. With an `IdempotencyStore` in the context, a call whose key was applied is answered
+ * with the recorded result, and not run. There is no default key, since two honest identical purchases are not a repetition.
+ *
+ * `scope` says whether the same key means the same write in all conversations of a tenant. Default: `"conversation"`.
  *
  * @category combinators
  * @since 0.1.0
  * @stability experimental
  */
-export const forward =
-  <T extends Tool.Any>(key: (params: Tool.Parameters<T>, place: Place) => string) => (tool: T): T =>
-    annotate(tool, ForwardAnnotation, key)
+export const forward = <T extends Tool.Any>(
+  key: (params: Tool.Parameters<T>, place: Place) => string,
+  options?: { readonly scope?: "conversation" | "tenant" | undefined }
+) =>
+(tool: T): T & Retryable =>
+  annotate(tool, IdempotencyAnnotation, { mode: "forward", key, scope: options?.scope ?? "conversation" }) as any
+
+/**
+ * Tries a run that failed again by itself, see {@link Retry}.
+ *
+ * **Details**
+ *
+ * It is for tools that read and for writes that carry a key: say `read`, `forward`, `IdempotencyStore.verify` or
+ * `IdempotencyStore.record` first. The limit of `timeout` is per attempt; keys are kept in the pause, a permit is not.
+ *
+ * @category combinators
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const retry = <T extends Tool.Any & Retryable>(retry: Retry<Tool.Failure<T>>) => (tool: T): T => {
+  TurnError.wholeNumber(`tool "${tool.name}"`, "retry.times", retry.times, 0)
+  return annotate(tool, RetryAnnotation, retry)
+}
+
+/**
+ * Says how a write is undone, for units that are all or nothing.
+ *
+ * **Details**
+ *
+ * It is run like a write without a key: in its place after what conflicts with it, under a permit of the tool's backend, within the tool's
+ * clocks, and never interrupted. What fails is told in the call's outcome.
+ *
+ * @category combinators
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const undo =
+  <T extends Tool.Any, E, R>(how: Undo<Tool.Parameters<T>, Tool.Success<T>, E, R>) => (tool: T): Needing<T, R> =>
+    annotate(tool, UndoAnnotation, how as Undo<any, any>) as any
 
 /**
  * Says that identical calls are each meant for themselves: they are never merged.
@@ -424,11 +576,13 @@ export interface ToolPolicy {
   readonly timeout: number
   readonly waitTimeout: number
   readonly idleTimeout: number
-  readonly forward: ((params: any, place: Place) => string) | undefined
+  readonly idempotency: Idempotency | undefined
+  readonly retry: Retry<any> | undefined
+  readonly undo: Undo<any, any> | undefined
   readonly repeatable: boolean
   readonly placeholders: Placeholders
   readonly failures: Failures<any>
-  /** Whether a run may be interrupted after its start: reads, and writes with a forwarded key. */
+  /** Whether a run may be interrupted after its start: reads, and writes whose backend honours their key or can be asked. */
   readonly interruptible: boolean
 }
 
@@ -446,7 +600,7 @@ export const get = (tool: Tool.Any): ToolPolicy => {
   if (known !== undefined) return known
   const a = tool.annotations
   const access = Context.get(a, AccessAnnotation) ?? (Context.get(a, AiTool.Readonly) ? "read" : "write")
-  const forward = Context.get(a, ForwardAnnotation)
+  const idempotency = Context.get(a, IdempotencyAnnotation)
   const policy: ToolPolicy = {
     access,
     keys: Context.get(a, KeysAnnotation),
@@ -454,11 +608,13 @@ export const get = (tool: Tool.Any): ToolPolicy => {
     timeout: Context.get(a, TimeoutAnnotation),
     waitTimeout: Context.get(a, WaitTimeoutAnnotation),
     idleTimeout: Context.get(a, IdleTimeoutAnnotation),
-    forward,
+    idempotency,
+    retry: Context.get(a, RetryAnnotation),
+    undo: Context.get(a, UndoAnnotation),
     repeatable: Context.get(a, RepeatableAnnotation),
     placeholders: Context.get(a, PlaceholdersAnnotation),
     failures: Context.get(a, FailuresAnnotation),
-    interruptible: access === "read" || forward !== undefined
+    interruptible: access === "read" || (idempotency !== undefined && idempotency.mode !== "record")
   }
   cache.set(tool, policy)
   return policy

@@ -113,6 +113,21 @@ export interface CallOverdue extends OfCall {
 }
 
 /**
+ * A run has failed, and will be tried again after a pause. `attempt` is the one that failed; `pause` is in milliseconds.
+ *
+ * @category events
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface CallRetried extends OfCall {
+  readonly _tag: "CallRetried"
+  readonly attempt: number
+  /** What the answer would have been. */
+  readonly outcome: Outcome.Outcome
+  readonly pause: number
+}
+
+/**
  * A call got its one answer.
  *
  * @category models
@@ -178,6 +193,7 @@ export type TurnEvent =
   | CallStarted
   | CallProgressed
   | CallOverdue
+  | CallRetried
   | CallEnded
   | CallSettledLate
   | TurnStopped
@@ -199,6 +215,7 @@ export const redact = (event: TurnEvent): TurnEvent => {
   switch (event._tag) {
     case "CallProgressed":
       return { ...event, result: undefined }
+    case "CallRetried":
     case "CallEnded":
     case "CallSettledLate":
       return { ...event, outcome: withoutWords(event.outcome) }

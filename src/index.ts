@@ -7,8 +7,9 @@
  *
  * - **words**, data and schemas: `ToolCall`, `Outcome`, `ToolPolicy`, `TurnContext`, `TurnError`, `TurnEvent`
  * - **pure**, decides and never runs: `TurnPlan`, and the folder `wire/` (an entry of its own, `effect-turn/wire`)
- * - **capabilities**, strangers to one another: `Siblings`, `Handler`, `Backend`, `ToolDurations`, `TurnJournal`, `Approval`,
- *   `TurnMiddleware`
+ * - **store**, rows in a database: `TurnStore`
+ * - **capabilities**, strangers to one another: `Siblings`, `Handler`, `Backend`, `ToolDurations`, `IdempotencyStore`,
+ *   `TurnJournal`, `Approval`, `TurnMiddleware`
  * - **turn**, the only module that knows them all: `Turn`
  * - **drivers**, around turns: `Agent`, `TurnTelemetry`
  * - **hosts**, entries of their own: `index`, `testing/` (`effect-turn/testing`) and the program `cli/`
@@ -27,6 +28,9 @@ export * as Backend from "./Backend.ts"
 
 /** @since 0.1.0 */
 export * as Handler from "./Handler.ts"
+
+/** @since 0.1.0 */
+export * as IdempotencyStore from "./IdempotencyStore.ts"
 
 /** @since 0.1.0 */
 export * as Outcome from "./Outcome.ts"
@@ -66,3 +70,6 @@ export * as TurnPlan from "./TurnPlan.ts"
 
 /** @since 0.1.0 */
 export * as TurnTelemetry from "./TurnTelemetry.ts"
+
+/** @since 0.1.0 */
+export * as TurnStore from "./TurnStore.ts"

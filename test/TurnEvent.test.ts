@@ -34,6 +34,7 @@ describe("R33: TurnEvent", () => {
         CallStarted: 3,
         CallProgressed: 1,
         CallOverdue: 1,
+        CallRetried: 0,
         CallEnded: 5,
         CallSettledLate: 1,
         TurnStopped: 1,

@@ -9,6 +9,7 @@ const budgets = {
   Approval: 3_000,
   Backend: 7_500,
   Handler: 4_000,
+  IdempotencyStore: 6_000,
   Outcome: 1_200,
   Siblings: 3_500,
   ToolCall: 600,
@@ -21,6 +22,7 @@ const budgets = {
   TurnJournal: 1_500,
   TurnMiddleware: 1_500,
   TurnPlan: 6_500,
+  TurnStore: 3_000,
   TurnTelemetry: 4_000,
   "testing/index": 77_500,
   "wire/index": 7_000

@@ -125,11 +125,11 @@ const checkTruth = (outcome: Outcome.Outcome<any>, ran: Ran | undefined, givenUp
     assert.strictEqual(outcome.effect, "none", at)
     return
   }
-  const { access, forward } = ToolPolicy.get(tools[ran.tool])
+  const { access, idempotency } = ToolPolicy.get(tools[ran.tool])
   if (access === "read") assert.strictEqual(outcome.effect, "none", at)
   else if (outcome.status === "ok") assert.strictEqual(outcome.effect, "applied", at)
   else assert.strictEqual(outcome.effect, "unknown", at)
-  if (access === "write" && outcome.status !== "ok") assert.isTrue(!outcome.retryable || forward !== undefined, at)
+  if (access === "write" && outcome.status !== "ok") assert.isTrue(!outcome.retryable || idempotency !== undefined, at)
   const told = outcome.status === "timeout" || (outcome.status === "cancelled" && outcome.code !== "by_itself")
   if (outcome.status === "timeout") assert.isAtLeast(ran.endedAt! - ran.at, 10_000, at)
   if (givenUp) return assert.isTrue(told, at)

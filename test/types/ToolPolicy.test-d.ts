@@ -82,7 +82,7 @@ describe("policies keep the tool's type", () => {
         ToolPolicy.placeholders({ literal: ["hotelId"] }),
         ToolPolicy.forward(({ hotelId }) => hotelId)
       )
-    ).toEqualTypeOf<typeof Book>()
+    ).toEqualTypeOf<typeof Book & ToolPolicy.Retryable>()
   })
 
   it("failures are classed by the tool's own failure", () => {

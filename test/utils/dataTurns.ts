@@ -14,7 +14,7 @@ export const tool = <const Name extends string>(name: Name) =>
   Tool.make(name, { parameters: Params, success: Schema.Unknown, failure: Schema.String })
 
 const keys = ({ k }: typeof Params.Type): ReadonlyArray<string> => k === undefined ? [] : [k]
-export const read = <T extends Tool.Any>(it: T): T => ToolPolicy.read({ keys: keys as any })(it) as T
+export const read = <T extends Tool.Any>(it: T): T => ToolPolicy.read({ keys: keys as any })(it) as unknown as T
 export const write = <T extends Tool.Any>(it: T): T => ToolPolicy.write({ keys: keys as any })(it) as T
 
 export const call = (id: string, name: string, args?: unknown) => ToolCall.make(id, name, args)

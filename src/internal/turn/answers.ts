@@ -43,7 +43,7 @@ const base = (
 
 /** Whether trying again cannot double an effect: reads, and writes that carry the same key again, which the backend honours. */
 const safe = (asked: Asked, policy: ToolPolicy.ToolPolicy): boolean =>
-  policy.access === "read" || (policy.forward !== undefined && asked.keyIsOfArguments)
+  policy.access === "read" || (policy.interruptible && asked.keyIsOfArguments)
 
 const onlyReads = "it only reads, so nothing was changed"
 const unknownButKeyed =

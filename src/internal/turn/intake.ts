@@ -268,11 +268,11 @@ export class Intake {
       }
       taken.keys = keys
     }
-    if (policy.forward !== undefined) {
+    if (policy.idempotency !== undefined) {
       const place = new AskedPlace(this.options.turn, taken.position, taken.call.id)
       let key: unknown
       try {
-        key = policy.forward(params, place)
+        key = policy.idempotency.key(params, place)
       } catch (error) {
         taken.state = refused(
           "defect",

@@ -41,7 +41,7 @@ export const factsOf = (tool: Tool.Any): ToolFacts => {
   return {
     access: policy.access,
     keys: (params) => policy.keys?.(params),
-    keyed: policy.forward !== undefined,
+    keyed: policy.idempotency !== undefined && policy.idempotency.mode !== "record",
     timeout: policy.timeout,
     idleTimeout: policy.idleTimeout,
     waitTimeout: policy.waitTimeout,

@@ -232,16 +232,16 @@ const keysOf = (
 }
 
 const forwardOf = (
-  { forward }: ToolPolicy.ToolPolicy,
+  { idempotency }: ToolPolicy.ToolPolicy,
   { calls: all, events }: RecordedTurn,
   calls: ReadonlyArray<Decoded>,
   where: string,
   note: (text: string) => void
 ): { readonly idempotency?: "forward"; readonly idempotencyKey?: string } => {
-  if (forward === undefined) return {}
+  if (idempotency?.mode !== "forward") return {}
   const turn = events[0]?.turn ?? ""
   const keyed = calls.flatMap(({ args, params, position }) => {
-    const key = attempt(() => forward(params, { turn, position, id: all[position]?.id ?? "" }))
+    const key = attempt(() => idempotency.key(params, { turn, position, id: all[position]?.id ?? "" }))
     return typeof key === "string" ? [{ args, keys: [key] }] : []
   })
   const [template, ...more] = Templates.find(keyed) ?? []

@@ -53,6 +53,8 @@ export const ofEvent = (event: TurnEvent.TurnEvent): string => {
       return `${call} reports a preliminary result`
     case "CallOverdue":
       return `${call} is overdue, and awaited`
+    case "CallRetried":
+      return `${call} has failed, and is tried again after ${event.pause} ms: ${outcomeOf(event.outcome)}`
     case "CallEnded":
       return `${call} is answered: ${outcomeOf(event.outcome)}`
     case "CallSettledLate":

@@ -24,11 +24,21 @@ const layers: ReadonlyArray<Layer> = [
     modules: ["ToolCall", "Outcome", "ToolPolicy", "TurnContext", "TurnError", "TurnEvent"]
   },
   { name: "pure", siblings: false, effects: false, modules: ["TurnPlan", "wire/"] },
+  { name: "store", siblings: false, effects: true, modules: ["TurnStore"] },
   {
     name: "capabilities",
     siblings: false,
     effects: true,
-    modules: ["Siblings", "Handler", "Backend", "ToolDurations", "TurnJournal", "Approval", "TurnMiddleware"]
+    modules: [
+      "Siblings",
+      "Handler",
+      "Backend",
+      "ToolDurations",
+      "IdempotencyStore",
+      "TurnJournal",
+      "Approval",
+      "TurnMiddleware"
+    ]
   },
   { name: "turn", siblings: false, effects: true, modules: ["Turn"] },
   { name: "drivers", siblings: false, effects: true, modules: ["Agent", "TurnTelemetry"] },

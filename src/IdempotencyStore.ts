@@ -1,0 +1,538 @@
+/**
+ * What became of writes that carry an idempotency key (rule R23): reserved first, then applied with its result, or unknown, or free
+ * again. A crash between the effect and its record leaves *unknown*, never *free*.
+ *
+ * - K1: a key is run by its owner alone. An owner that is silent for longer than its lease has lost it, and what it did is unknown.
+ * - K2: unknown ends in four ways: by an owner that runs it again under a key that its backend honours, by a tool that can tell
+ *   what became of it, by the owner that was only late, or by hand ({@link resolve}). It never expires.
+ * - K3: a result that cannot be kept (too large, not JSON) is not kept, and that the write was applied is.
+ *
+ * @since 0.1.0
+ */
+import type * as Tool from "effect/ai/Tool"
+import * as Clock from "effect/Clock"
+import * as Context from "effect/Context"
+import * as Digest from "effect/crypto/Digest"
+import type * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Schema from "effect/Schema"
+import * as Outcome from "./Outcome.ts"
+import * as ToolPolicy from "./ToolPolicy.ts"
+import type * as TurnContext from "./TurnContext.ts"
+import * as TurnError from "./TurnError.ts"
+import * as TurnStore from "./TurnStore.ts"
+
+/**
+ * Whose key it is. The same text in another tenant, conversation or tool is another key.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const Key = Schema.Struct({
+  tenant: Schema.String,
+  conversation: Schema.optionalKey(Schema.String),
+  tool: Schema.String,
+  key: Schema.String
+})
+
+/**
+ * Whose key it is.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export type Key = typeof Key.Type
+
+/**
+ * What is known of a key: its owner is at work (`reserved`), the write took effect (`applied`), may have (`unknown`), or did and was
+ * undone (`undone`). A free key has no record.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const State = Schema.Literals(["reserved", "applied", "unknown", "undone"])
+
+/**
+ * What is known of a key.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export type State = typeof State.Type
+
+/**
+ * The record of a key. `digest` stands for the decoded arguments. `outcome` is what the call was answered, where it was applied and
+ * could be kept; `note` says why the effect is unknown, or the result was not kept. Times are milliseconds since the epoch.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const Entry = Schema.Struct({
+  key: Key,
+  state: State,
+  digest: Schema.String,
+  owner: Schema.String,
+  leaseUntil: Schema.Number,
+  createdAt: Schema.Number,
+  updatedAt: Schema.Number,
+  expiresAt: Schema.NullOr(Schema.Number),
+  outcome: Schema.optionalKey(Outcome.Encoded),
+  note: Schema.optionalKey(Schema.String)
+})
+
+/**
+ * The record of a key.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export type Entry = typeof Entry.Type
+
+/**
+ * What an attempt to reserve a key came to: it is ours (`again` where its effect was unknown before), or what is in the way. A record
+ * whose owner has lost it is told as `unknown`.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export type Reservation =
+  | { readonly _tag: "Reserved"; readonly again: boolean }
+  | { readonly _tag: "Taken"; readonly entry: Entry }
+  /** The key stands for other arguments. */
+  | { readonly _tag: "Reused"; readonly entry: Entry }
+
+/**
+ * What a human, or a program that knows, says of a key whose effect is unknown: it took effect, with this result as JSON if it is known,
+ * or it did not.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export type Resolution =
+  | { readonly _tag: "Applied"; readonly result?: unknown }
+  | { readonly _tag: "NotApplied" }
+
+/**
+ * A key cannot be resolved: it has no record, or its effect is not unknown.
+ *
+ * @category errors
+ * @since 0.1.0
+ * @stability experimental
+ */
+export class NotInDoubt extends Schema.TaggedError<NotInDoubt>()("NotInDoubt", {
+  tool: Schema.String,
+  state: Schema.Union([State, Schema.Literal("free")])
+}) {
+  override get message(): string {
+    return `a key of the tool "${this.tool}": expected one whose effect is unknown, and it is ${this.state}`
+  }
+}
+
+/**
+ * The records of idempotency keys.
+ *
+ * **Details**
+ *
+ * Laws, which every layer has to satisfy:
+ *
+ * - of many that reserve a free key at once exactly one has it, whatever process they are in;
+ * - `reserve` of a key with a record gives what is known, and changes nothing, but for a record that is unknown, or whose owner has lost
+ *   it, when `again` is said;
+ * - a record whose lease is over is `unknown` to everybody but its owner, who may still settle it;
+ * - `settle`, `markUnknown` and `free` do something only for the owner that has reserved the key; the first of them stands;
+ * - what is unknown stays so until somebody says what became of it;
+ * - each step is atomic: interrupted or failed, it was done whole or not at all.
+ *
+ * @category services
+ * @since 0.1.0
+ * @stability experimental
+ */
+export class IdempotencyStore extends Context.Service<IdempotencyStore, {
+  /** How long a reservation stands without a word of its owner, in milliseconds. */
+  readonly lease: number
+  readonly lookUp: (key: Key) => Effect.Effect<Entry | undefined, TurnStore.StoreError>
+  readonly reserve: (
+    key: Key,
+    options: {
+      /** The canonical text of the decoded arguments. */
+      readonly digest: string
+      /** Who will run it: another text for each attempt to reserve. */
+      readonly owner: string
+      /** Takes over what is unknown: it is to be run again. */
+      readonly again?: boolean | undefined
+    }
+  ) => Effect.Effect<Reservation, TurnStore.StoreError>
+  /** Prolongs a reservation; false where the owner has it no more. */
+  readonly renew: (key: Key, owner: string) => Effect.Effect<boolean, TurnStore.StoreError>
+  /** The write took effect. False where the owner has it no more, and it is settled otherwise. */
+  readonly settle: (key: Key, owner: string, outcome: Outcome.Encoded) => Effect.Effect<boolean, TurnStore.StoreError>
+  readonly markUnknown: (key: Key, owner: string, note: string) => Effect.Effect<boolean, TurnStore.StoreError>
+  /** It certainly had no effect: the key may be used again. */
+  readonly free: (key: Key, owner: string) => Effect.Effect<boolean, TurnStore.StoreError>
+  /** What was applied has been undone: `kept` says that the key is not to be used again, for its backend remembers it. */
+  readonly undo: (key: Key, owner: string, kept: boolean) => Effect.Effect<boolean, TurnStore.StoreError>
+  /** In the order of an id that only the store knows; `after` is the last key of the page before. */
+  readonly list: (options?: {
+    readonly tenant?: string | undefined
+    readonly state?: State | undefined
+    readonly after?: Key | undefined
+    /** Default: 100. */
+    readonly limit?: number | undefined
+  }) => Effect.Effect<ReadonlyArray<Entry>, TurnStore.StoreError>
+  readonly resolve: (key: Key, resolution: Resolution) => Effect.Effect<void, NotInDoubt | TurnStore.StoreError>
+  /** Forgets what was applied longer ago than it is kept; gives how many records there were. */
+  readonly expire: Effect.Effect<number, TurnStore.StoreError>
+}>()("effect-turn/IdempotencyStore") {}
+
+/**
+ * Options of a store.
+ *
+ * **Details**
+ *
+ * - `lease`: how long a reservation stands without a word of its owner. A runtime says a word every third of it, so it bounds how long
+ *   a crashed write stands in the way, and how far the clocks of machines may be apart. Default: 30 seconds.
+ * - `keep`: how long a key that was applied is remembered. Default: 7 days; unknown ones are kept for ever.
+ * - `maxResult`: the longest result that is kept, in characters of JSON. Of a longer one it is kept that it was there. Default: 1,000,000.
+ * - `digest`: what is kept of the arguments: their SHA-256 hash, or the canonical text itself. Default: `"sha256"`.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface Options {
+  readonly lease?: Duration.Input | undefined
+  readonly keep?: ToolPolicy.Limit | undefined
+  readonly maxResult?: number | undefined
+  readonly digest?: "sha256" | "text" | undefined
+}
+
+const kind = "key"
+
+const idOf = ({ conversation, key, tenant, tool }: Key): string =>
+  JSON.stringify([tenant, conversation ?? null, tool, key])
+
+const Id = Schema.fromJsonString(
+  Schema.Tuple([Schema.String, Schema.NullOr(Schema.String), Schema.String, Schema.String])
+)
+const decodeId = Schema.decodeUnknownEffect(Id)
+
+/** What a row holds besides its columns. */
+const Body = Schema.fromJsonString(Schema.Struct({
+  format: Schema.Literal(1),
+  outcome: Schema.optionalKey(Outcome.Encoded),
+  note: Schema.optionalKey(Schema.String)
+}))
+
+const bodyOf = (body: { readonly outcome?: Outcome.Encoded; readonly note?: string }): string =>
+  JSON.stringify({ format: 1, ...body })
+const decodeBody = Schema.decodeUnknownEffect(Body)
+
+const isState = Schema.is(State)
+
+/** The record in a row, as it is now: whoever was silent for too long has lost it. */
+const entryOf = (row: TurnStore.Row, now: number): Effect.Effect<Entry, TurnStore.StoreError> =>
+  Effect.mapError(
+    Effect.gen(function*() {
+      const [tenant, conversation, tool, key] = yield* decodeId(row.id)
+      const body = yield* decodeBody(row.body)
+      if (!isState(row.state)) return yield* Effect.fail(undefined)
+      const lost = row.state === "reserved" && row.leaseUntil <= now
+      const note = lost ? "whoever ran it was not heard of again" : body.note
+      return {
+        key: { tenant, ...(conversation === null ? undefined : { conversation }), tool, key },
+        state: lost ? "unknown" : row.state,
+        digest: row.digest,
+        owner: row.owner,
+        leaseUntil: row.leaseUntil,
+        createdAt: row.createdAt,
+        updatedAt: row.updatedAt,
+        expiresAt: row.expiresAt,
+        ...(body.outcome === undefined ? undefined : { outcome: body.outcome }),
+        ...(note === undefined ? undefined : { note })
+      }
+    }),
+    () =>
+      new TurnStore.StoreError({
+        store: "the idempotency store",
+        operation: "get",
+        description: `expected a record of format 1 in the row ${row.id}, and got the state ${
+          JSON.stringify(row.state)
+        } with ${TurnError.show(row.body.slice(0, 80))}`
+      })
+  )
+
+/** The outcome as it is kept, or why it is not. */
+const kept = (
+  outcome: Outcome.Encoded,
+  max: number
+): { readonly outcome: Outcome.Encoded } | { readonly note: string } => {
+  const { duplicateOf: _, ...own } = outcome
+  let text: string | undefined
+  try {
+    text = JSON.stringify(own)
+  } catch {
+    // What has become of the write is kept all the same.
+  }
+  if (text === undefined) return { note: "its result could not be written as JSON" }
+  if (text.length > max) return { note: `its result is longer than is kept: ${text.length} characters of ${max}` }
+  return { outcome: JSON.parse(text) as Outcome.Encoded }
+}
+
+/** One round more, where somebody else was quicker. */
+const mostRounds = 20
+
+const make = (options: Options | undefined): Effect.Effect<IdempotencyStore["Service"], never, TurnStore.TurnStore> =>
+  Effect.gen(function*() {
+    const owner = "IdempotencyStore.layer"
+    const lease = ToolPolicy.finiteMillis(owner, "lease", options?.lease ?? "30 seconds")
+    const keep = ToolPolicy.limitMillis(owner, "keep", options?.keep ?? "7 days")
+    const maxResult = TurnError.wholeNumber(owner, "maxResult", options?.maxResult ?? 1_000_000)
+    const store = yield* TurnStore.TurnStore
+    const digests = yield* Effect.provide(Digest.Digest, Digest.layerWebCrypto)
+    const digestOf = (text: string): Effect.Effect<string> =>
+      options?.digest === "text"
+        ? Effect.succeed(text)
+        : digests.digestHex(Digest.sha256, new TextEncoder().encode(text))
+    const now = Clock.currentTimeMillis
+
+    const lookUp = (key: Key) =>
+      Effect.flatMap(
+        store.get(kind, idOf(key)),
+        (row) => row === undefined ? Effect.succeed(undefined) : Effect.flatMap(now, (at) => entryOf(row, at))
+      )
+
+    const reserve: IdempotencyStore["Service"]["reserve"] = (key, { again, digest: text, owner }) =>
+      Effect.gen(function*() {
+        const digest = yield* digestOf(text)
+        const body = bodyOf({})
+        const id = idOf(key)
+        for (let round = 0; round < mostRounds; round++) {
+          const at = yield* now
+          const claim = { state: "reserved", owner, leaseUntil: at + lease, expiresAt: null, updatedAt: at, body }
+          const row = yield* store.insert({
+            kind,
+            id,
+            tenant: key.tenant,
+            group: key.tool,
+            digest,
+            createdAt: at,
+            ...claim
+          })
+          if (row === undefined) return { _tag: "Reserved", again: false } as const
+          const entry = yield* entryOf(row, at)
+          if (entry.digest !== digest) return { _tag: "Reused", entry } as const
+          if (entry.state !== "unknown" || again !== true) return { _tag: "Taken", entry } as const
+          const seen = { state: row.state, owner: row.owner, leaseUntil: row.leaseUntil }
+          if (yield* store.change(kind, id, seen, claim)) return { _tag: "Reserved", again: true } as const
+        }
+        return yield* new TurnStore.StoreError({
+          store: "the idempotency store",
+          operation: "insert",
+          description: `others changed the key ${mostRounds} times meanwhile`
+        })
+      })
+
+    const forgotten = (at: number) => (keep === Infinity ? null : at + keep)
+
+    /** One step; a late word of an owner counts as long as nobody else has said anything. */
+    const write = (key: Key, owner: string, from: State, to: (at: number) => Omit<TurnStore.Patch, "updatedAt">) =>
+      Effect.flatMap(now, (at) => store.change(kind, idOf(key), { owner, state: from }, { ...to(at), updatedAt: at }))
+
+    return IdempotencyStore.of({
+      lease,
+      lookUp,
+      reserve,
+      renew: (key, owner) => write(key, owner, "reserved", (at) => ({ leaseUntil: at + lease })),
+      settle: (key, owner, outcome) =>
+        write(key, owner, "reserved", (at) => ({
+          state: "applied",
+          leaseUntil: 0,
+          expiresAt: forgotten(at),
+          body: bodyOf(kept(outcome, maxResult))
+        })),
+      markUnknown: (key, owner, note) =>
+        write(key, owner, "reserved", () => ({ state: "unknown", leaseUntil: 0, body: bodyOf({ note }) })),
+      free: (key, owner) => store.change(kind, idOf(key), { owner, state: "reserved" }, undefined),
+      undo: (key, owner, keepKey) =>
+        keepKey
+          ? write(key, owner, "applied", (at) => ({
+            state: "undone",
+            expiresAt: forgotten(at),
+            body: bodyOf({ note: "it was undone" })
+          }))
+          : store.change(kind, idOf(key), { owner, state: "applied" }, undefined),
+      list: (options) =>
+        Effect.gen(function*() {
+          const { after, limit = 100, state, tenant } = options ?? {}
+          const at = yield* now
+          const found: Array<Entry> = []
+          let last = after === undefined ? undefined : idOf(after)
+          // What has been lost is unknown, and its row says reserved still.
+          const asked = state === "unknown" || state === "reserved" ? undefined : state
+          for (;;) {
+            const rows = yield* store.list({ kind, tenant, state: asked, after: last, limit })
+            for (const row of rows) {
+              const entry = yield* entryOf(row, at)
+              if (state === undefined || entry.state === state) found.push(entry)
+              if (found.length >= limit) return found
+            }
+            if (rows.length < limit) return found
+            last = rows[rows.length - 1]!.id
+          }
+        }),
+      resolve: (key, resolution) =>
+        Effect.gen(function*() {
+          const id = idOf(key)
+          const row = yield* store.get(kind, id)
+          if (row === undefined) return yield* new NotInDoubt({ tool: key.tool, state: "free" })
+          const at = yield* now
+          const entry = yield* entryOf(row, at)
+          if (entry.state !== "unknown") return yield* new NotInDoubt({ tool: key.tool, state: entry.state })
+          const outcome = resolution._tag === "Applied" && resolution.result !== undefined
+            ? kept(resolved(key.tool, resolution.result), maxResult)
+            : { note: "resolved by hand" }
+          const changed = yield* store.change(
+            kind,
+            id,
+            { state: row.state, owner: row.owner, leaseUntil: row.leaseUntil },
+            resolution._tag === "NotApplied" ? undefined : {
+              state: "applied",
+              leaseUntil: 0,
+              expiresAt: forgotten(at),
+              updatedAt: at,
+              body: bodyOf(outcome)
+            }
+          )
+          if (changed) return
+          // Somebody else has said what became of it, or runs it again.
+          const known = yield* lookUp(key)
+          return yield* new NotInDoubt({ tool: key.tool, state: known?.state ?? "free" })
+        }),
+      expire: Effect.flatMap(now, store.expire)
+    })
+  })
+
+/** What a call is told whose write is known to have taken effect, with its result as JSON. */
+const resolved = (name: string, result: unknown): Outcome.Encoded => ({
+  position: 0,
+  id: "",
+  name,
+  status: "ok",
+  started: true,
+  effect: "applied",
+  retryable: false,
+  result
+})
+
+/**
+ * Records of keys in a `TurnStore`. Impossible options are thrown here, where they are written.
+ *
+ * @category layers
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const layer = (options?: Options): Layer.Layer<IdempotencyStore, never, TurnStore.TurnStore> =>
+  Layer.effect(IdempotencyStore, make(options))
+
+/**
+ * Records of keys in memory, for one process: a crash loses them, and with them what they guard.
+ *
+ * @category layers
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const layerMemory: Layer.Layer<IdempotencyStore> = Layer.provide(
+  layer({ digest: "text" }),
+  Layer.fresh(TurnStore.layerMemory)
+)
+
+type Needs = IdempotencyStore | TurnContext.Tenant
+
+/**
+ * Gives a write an idempotency key that our own record alone guards.
+ *
+ * **Details**
+ *
+ * The same key again gives the recorded result. Where the record does not know what became of the write, the call is answered
+ * `in_doubt` and not run: see {@link IdempotencyStore} for how that is resolved. Such a write is never interrupted. The store, and the
+ * tenant, become requirements of the tool: leaving them out does not compile.
+ *
+ * @category combinators
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const record = <T extends Tool.Any>(
+  key: (params: Tool.Parameters<T>, place: ToolPolicy.Place) => string,
+  options?: { readonly scope?: "conversation" | "tenant" | undefined }
+) =>
+(tool: T): ToolPolicy.Needing<T, Needs> & ToolPolicy.Retryable =>
+  keyed(tool, { mode: "record", key, scope: options?.scope ?? "conversation", store: IdempotencyStore })
+
+/**
+ * Gives a write an idempotency key, and a way to ask what became of it.
+ *
+ * **Details**
+ *
+ * Where the effect of a key is unknown, `ask` is asked before the write is run again: what was applied is answered with its result, what
+ * was not is run, and what nobody knows is `in_doubt`. Such a write may be interrupted. What `ask` needs becomes a requirement of the
+ * tool; it runs within the tool's running clock, and may be interrupted, so it must only read. What fails knows nothing.
+ *
+ * @category combinators
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const verify = <T extends Tool.Any, E, R>(options: {
+  readonly key: (params: Tool.Parameters<T>, place: ToolPolicy.Place) => string
+  readonly ask: (
+    params: Tool.Parameters<T>,
+    key: string
+  ) => Effect.Effect<ToolPolicy.Verdict<Tool.Success<T>>, E, R>
+  readonly scope?: "conversation" | "tenant" | undefined
+}) =>
+(tool: T): ToolPolicy.Needing<T, Needs | R> & ToolPolicy.Retryable =>
+  keyed(tool, {
+    mode: "verify",
+    key: options.key,
+    ask: options.ask,
+    scope: options.scope ?? "conversation",
+    store: IdempotencyStore
+  })
+
+const keyed = (tool: Tool.Any, idempotency: ToolPolicy.Idempotency): any =>
+  tool.annotate(ToolPolicy.IdempotencyAnnotation, idempotency)
+
+/**
+ * The write took effect, with this result.
+ *
+ * @category constructors
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const applied = <A>(result: A): ToolPolicy.Verdict<A> => ({ _tag: "Applied", result })
+
+/**
+ * The write did not take effect, and will not.
+ *
+ * @category constructors
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const notApplied: ToolPolicy.Verdict<never> = { _tag: "NotApplied" }
+
+/**
+ * Nobody knows whether the write took effect.
+ *
+ * @category constructors
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const notKnown: ToolPolicy.Verdict<never> = { _tag: "NotKnown" }
