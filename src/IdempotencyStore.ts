@@ -171,6 +171,11 @@ export class IdempotencyStore extends Context.Service<IdempotencyStore, {
       readonly again?: boolean | undefined
     }
   ) => Effect.Effect<Reservation, TurnStore.StoreError>
+  /** What `reserve` would find; undefined where the key is free. */
+  readonly peek: (
+    key: Key,
+    digest: string
+  ) => Effect.Effect<Exclude<Reservation, { readonly _tag: "Reserved" }> | undefined, TurnStore.StoreError>
   /** Prolongs a reservation; false where the owner has it no more. */
   readonly renew: (key: Key, owner: string) => Effect.Effect<boolean, TurnStore.StoreError>
   /** The write took effect. False where the owner has it no more, and it is settled otherwise. */
@@ -310,6 +315,9 @@ const make = (options: Options | undefined): Effect.Effect<IdempotencyStore["Ser
         (row) => row === undefined ? Effect.succeed(undefined) : Effect.flatMap(now, (at) => entryOf(row, at))
       )
 
+    const inTheWay = (entry: Entry, digest: string) =>
+      ({ _tag: entry.digest === digest ? "Taken" : "Reused", entry }) as const
+
     const reserve: IdempotencyStore["Service"]["reserve"] = (key, { again, digest: text, owner }) =>
       Effect.gen(function*() {
         const digest = yield* digestOf(text)
@@ -329,8 +337,7 @@ const make = (options: Options | undefined): Effect.Effect<IdempotencyStore["Ser
           })
           if (row === undefined) return { _tag: "Reserved", again: false } as const
           const entry = yield* entryOf(row, at)
-          if (entry.digest !== digest) return { _tag: "Reused", entry } as const
-          if (entry.state !== "unknown" || again !== true) return { _tag: "Taken", entry } as const
+          if (entry.digest !== digest || entry.state !== "unknown" || again !== true) return inTheWay(entry, digest)
           const seen = { state: row.state, owner: row.owner, leaseUntil: row.leaseUntil }
           if (yield* store.change(kind, id, seen, claim)) return { _tag: "Reserved", again: true } as const
         }
@@ -351,6 +358,11 @@ const make = (options: Options | undefined): Effect.Effect<IdempotencyStore["Ser
       lease,
       lookUp,
       reserve,
+      peek: (key, text) =>
+        Effect.flatMap(lookUp(key), (entry) =>
+          entry === undefined
+            ? Effect.succeed(undefined)
+            : Effect.map(digestOf(text), (digest) => inTheWay(entry, digest))),
       renew: (key, owner) => write(key, owner, "reserved", (at) => ({ leaseUntil: at + lease })),
       settle: (key, owner, outcome) =>
         write(key, owner, "reserved", (at) => ({

@@ -93,6 +93,64 @@ export const inDoubt = (asked: Asked, policy: ToolPolicy.ToolPolicy): Any =>
     `this very call was begun before, and how it ended is not known; ${policy.access === "read" ? onlyReads : unknown}`
   )
 
+/** The key of the call stands for something else. */
+export const keyReused = (asked: Asked, what: string): Any =>
+  base(
+    asked,
+    "error",
+    "key_reused",
+    false,
+    "none",
+    false,
+    `its idempotency key ${what}; it was not run: if another write is meant, it needs another key`
+  )
+
+/** A write with this key was begun before, and nobody knows what became of it. */
+export const keyInDoubt = (asked: Asked, note: string | undefined): Any =>
+  base(
+    asked,
+    "error",
+    "in_doubt",
+    false,
+    "unknown",
+    false,
+    `a write with the same idempotency key was begun before, and whether it took effect is not known${
+      note === undefined ? "" : ` (${note})`
+    }; it was not run again: find out before anything else is done about it`
+  )
+
+/** The answer of an earlier call with the same key, as it was recorded; `note` says why it was not. */
+export const replayed = (
+  asked: Asked,
+  tool: ToolEntry,
+  recorded: Outcome.Encoded | undefined,
+  note: string | undefined
+): Effect.Effect<Any, never, any> => {
+  const lost = (problem: string): Any => ({
+    ...base(
+      asked,
+      "error",
+      "unencodable_result",
+      false,
+      "applied",
+      false,
+      `it took effect in an earlier call with the same idempotency key, but its result cannot be given: ${problem}; do not call it again for the result`
+    ),
+    replayed: true
+  } as Any)
+  if (recorded === undefined) return Effect.succeed(lost(note ?? "it was not kept"))
+  if (recorded.status !== "ok") return Effect.succeed(lost(recorded.message ?? "it was none"))
+  const restored = inTime("a schema", Effect.suspend(() => tool.decodeResult(recorded.result)), patience, 0)
+  return Effect.map(Effect.exit(restored), (exit): Any => {
+    const result = Exit.isSuccess(exit) ? exit.value : Option.none()
+    if (Option.isNone(result)) return lost("its tool cannot read it any more")
+    const outcome = ok(asked, result.value, recorded.result, "applied") as { started: boolean; replayed?: true }
+    outcome.started = false
+    outcome.replayed = true
+    return outcome as unknown as Any
+  })
+}
+
 export const denied = (asked: Asked, reason: string | undefined): Any =>
   base(
     asked,

@@ -22,6 +22,7 @@ export const progressing = (from: ReadonlyArray<Run>): ReadonlySet<Run> => {
       if (any === undefined) known.add(run)
     } else if (run.phase === "waiting") {
       collect(run.node, every)
+      if (run.awaited !== undefined) every.push(run.awaited.holder)
       if (run.state === "waiting") {
         const { list } = run
         const { pool } = list!

@@ -18,6 +18,7 @@ import type * as TurnPlan from "../../TurnPlan.ts"
 import * as Answers from "./answers.ts"
 import type { Deciders } from "./approvals.ts"
 import type { Intake, Taken } from "./intake.ts"
+import type { HeldKey, Keys } from "./keys.ts"
 import type { Middleware } from "./middleware.ts"
 import type { RuntimeState } from "./runtime.ts"
 import type { TurnState } from "./state.ts"
@@ -91,6 +92,14 @@ export class Run extends Siblings.Member<AnyOutcome> implements Backend.Entry, A
   /** It conflicts with an earlier call that is held: it is deferred, unless it is held itself. */
   behindHeld = false
   reserved = false
+  /** Its idempotency key, once it has it. */
+  held: HeldKey | undefined = undefined
+  /** The key that it waits for: another run has it, here. */
+  awaited: { readonly keys: Keys; readonly id: string; readonly holder: Run } | undefined = undefined
+  /** Its key has been looked up, since it last waited for it. */
+  looked = false
+  /** How often another process was found at work with its key. */
+  lookedAt = 0
   concluding = false
   givenUp = false
   /** What a promise came to after its fiber was interrupted. */
@@ -171,6 +180,13 @@ export class Run extends Siblings.Member<AnyOutcome> implements Backend.Entry, A
     if (this.phase !== "waiting" || this.undecided) return
     this.turn.ready.push(this)
     this.turn.touch()
+  }
+
+  /** Whoever had its idempotency key has it no more, or may not have it. */
+  looksAgain(): void {
+    this.awaited = undefined
+    this.looked = false
+    this.becomesReady()
   }
 
   /** Back from the line to waiting for keys: work inside a started call goes first. */

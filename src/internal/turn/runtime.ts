@@ -7,9 +7,11 @@
  * - P2: a key is held until the work has really ended, whoever has been answered meanwhile.
  * - P3: when the runtime is closed no new turn starts; those that run are stopped or awaited, and what is still at work is listed.
  */
+import type * as IdempotencyStore from "../../IdempotencyStore.ts"
 import * as ToolDurations from "../../ToolDurations.ts"
 import type * as TurnEvent from "../../TurnEvent.ts"
 import { Claims, end, type Node } from "../../TurnPlan.ts"
+import { Keys } from "./keys.ts"
 import { DecidedCalls, Repeats } from "./repeats.ts"
 import type { Run } from "./run.ts"
 import type { TurnState } from "./state.ts"
@@ -21,6 +23,8 @@ export class RuntimeState {
   readonly decided = new DecidedCalls()
   /** How long tools have taken on this runtime. */
   readonly durations = ToolDurations.make()
+  /** The idempotency keys in hand, by the store that they are in. */
+  private readonly keys = new Map<IdempotencyStore.IdempotencyStore["Service"], Keys>()
   closed = false
   /** Turns at work that are not inside a call, and how many there may be. */
   topLevel = 0
@@ -41,6 +45,17 @@ export class RuntimeState {
     let table = this.tables.get(tenant)
     if (table === undefined) this.tables.set(tenant, table = new Claims())
     return table
+  }
+
+  keysOf(store: IdempotencyStore.IdempotencyStore["Service"]): Keys {
+    let keys = this.keys.get(store)
+    if (keys === undefined) this.keys.set(store, keys = new Keys(store))
+    return keys
+  }
+
+  /** What is at work still is left to itself: what it has claimed lapses. */
+  letGo(): void {
+    for (const keys of this.keys.values()) keys.leases.stop()
   }
 
   /** Forgets the keys of a tenant of which none is held. */

@@ -27,6 +27,7 @@ import { digestOf, type Verdict as Decided } from "./approvals.ts"
 import { repeatedTooOften } from "./checks.ts"
 import { progressing } from "./deadlock.ts"
 import { causeText, type Taken } from "./intake.ts"
+import * as Keys from "./keys.ts"
 import { Lines } from "./lines.ts"
 import type { Middleware, Ready } from "./middleware.ts"
 import type { Online } from "./online.ts"
@@ -50,6 +51,7 @@ const waitIsOver = (run: Run): void =>
     }
   })
 const helpersAreLate = (turn: TurnState): void => turn.step(() => turn.closeWithoutHelpers())
+const looksAgain = (run: Run): void => run.turn.step(() => run.looksAgain())
 const silenceIsOver = (run: Run): void => run.turn.step(() => run.turn.silent(run))
 
 /** What only some turns have, made when it is first needed. */
@@ -585,7 +587,10 @@ export class TurnState implements TurnPlan.Nested {
   private timeWaits(): void {
     this.waitsTimed = true
     const { around, middleware } = this.setting
-    if (this.running === this.runs.length && around.journal === undefined && middleware?.hasBefore !== true) return
+    if (
+      this.running === this.runs.length && around.journal === undefined && around.store === undefined &&
+      middleware?.hasBefore !== true
+    ) return
     for (const run of this.runs) this.timeWait(run)
   }
 
@@ -602,6 +607,7 @@ export class TurnState implements TurnPlan.Nested {
     ) return
     if (this.setting.emit !== undefined) run.readyAt = this.setting.timers.now()
     const pool = run.policy.backend === undefined ? undefined : this.poolOf(run)
+    if (Keys.isGuarded(run) && !this.mayHaveKey(run, pool !== undefined || this.lines?.limiter !== undefined)) return
     if (pool === undefined && this.lines === undefined) return this.begin(run)
     const { held, tenant } = this.setting.around
     const lines = this.lines ??= new Lines(tenant, held, Infinity)
@@ -609,6 +615,62 @@ export class TurnState implements TurnPlan.Nested {
     const refusal = lines.join(run, pool)
     if (refusal === undefined) return this.touch()
     this.turnedAway(run, refusal)
+  }
+
+  /** Whether a run may go on to its permit, and then to its key. What has its answer already, or has to wait, needs no permit. */
+  private mayHaveKey(run: Run, limited: boolean): boolean {
+    const other = Keys.holderOf(run)
+    if (other !== undefined) {
+      this.awaitKey(run, other)
+      return false
+    }
+    // What stands before the start may change the arguments, and with them the key.
+    if (run.looked || !limited || this.setting.middleware?.hasBefore === true) return true
+    this.running++
+    this.before(run, Keys.look(run), (found: Keys.Found) => {
+      if (found._tag === "answer") return this.conclude(run, found.outcome)
+      this.waitAgain(run)
+      if (found._tag === "wait") return this.lookLater(run)
+      run.looked = true
+      run.becomesReady()
+    })
+    return false
+  }
+
+  /** Another run of this process has the key: its end is waited for, without a permit. */
+  private awaitKey(run: Run, other: NonNullable<ReturnType<typeof Keys.holderOf>>): void {
+    if (this.isAncestor(other.holder)) {
+      const message = "the call that it is part of has the same idempotency key, and waits for it"
+      return this.conclude(run, Answers.refused(run, "deadlock", message))
+    }
+    run.awaited = other
+    other.keys.wait(other.id, run)
+    this.tellKeyAwaited(run)
+  }
+
+  /** Another process has the key: it is looked at again after a pause. */
+  private lookLater(run: Run): void {
+    const pause = Math.min(1_000, 50 * 2 ** run.lookedAt++)
+    this.setting.timers.set(pause, looksAgain, run)
+    this.tellKeyAwaited(run)
+    this.touch()
+  }
+
+  private tellKeyAwaited(run: Run): void {
+    if (run.waitedForKeys) return
+    run.waitedForKeys = true
+    this.event((base) => ({ ...base(run), _tag: "CallQueued", for: "keys", backend: run.runner.entry.backendName }))
+  }
+
+  /** A run that was about to start waits again; what it had for its start goes back. */
+  private waitAgain(run: Run): void {
+    run.phase = "waiting"
+    this.running--
+    const { permit } = run
+    if (permit === undefined) return
+    run.permit = undefined
+    this.lines!.release(permit)
+    this.touch()
   }
 
   /** The backend does not take a run. */
@@ -716,8 +778,33 @@ export class TurnState implements TurnPlan.Nested {
     }, () => this.tooLate(noted))
   }
 
-  /** The start is written down, where there is a journal. */
+  /** The key is reserved, and the start is written down, where there is a store and a journal. */
   private reserve(run: Run): void {
+    if (!Keys.isGuarded(run)) return this.enterJournal(run)
+    const other = Keys.holderOf(run)
+    if (other !== undefined) {
+      this.waitAgain(run)
+      return this.awaitKey(run, other)
+    }
+    const held = run.held = Keys.take(run)
+    this.before(run, Keys.reserve(run, held), (found: Keys.Found) => {
+      switch (found._tag) {
+        case "go":
+          Keys.keep(run, held)
+          return this.enterJournal(run)
+        case "answer":
+          return this.conclude(run, found.outcome)
+        case "wait":
+          run.held = undefined
+          held.keys.release(held.id, run)
+          this.waitAgain(run)
+          return this.lookLater(run)
+      }
+    })
+  }
+
+  /** The start is written down, where there is a journal. */
+  private enterJournal(run: Run): void {
     const { journal } = this.setting.around
     if (journal === undefined) return this.launch(run)
     run.phase = "running"
@@ -767,7 +854,7 @@ export class TurnState implements TurnPlan.Nested {
       Effect.provide(inTime("the journal", look, patience, this.setting.graceReads), this.contextOf(run)),
       (exit) => {
         const known = Exit.isSuccess(exit) ? Option.getOrUndefined(exit.value as Option.Option<AnyOutcome>) : undefined
-        this.finish(
+        this.settle(
           run,
           known ?? Answers.refused(
             run,
@@ -1026,6 +1113,11 @@ export class TurnState implements TurnPlan.Nested {
   }
 
   private settle(run: Run, outcome: AnyOutcome): void {
+    run.awaited?.keys.leave(run.awaited.id, run)
+    Keys.settle(run, outcome, (effect, done) => this.helper(effect, done), () => this.settleCall(run, outcome))
+  }
+
+  private settleCall(run: Run, outcome: AnyOutcome): void {
     if (!run.reserved) return this.finish(run, outcome)
     this.settleInJournal(run, outcome, () => this.finish(run, outcome))
   }
@@ -1117,8 +1209,11 @@ export class TurnState implements TurnPlan.Nested {
   }
 
   private settledLate(run: Run, outcome: AnyOutcome): void {
-    const { runtime } = this.setting
+    const { around, runtime } = this.setting
     runtime.unsettled.delete(run)
+    Keys.settle(run, outcome, (effect, done) => {
+      Effect.runForkWith(around.context)(effect).addObserver(done)
+    }, () => {})
     const event: TurnEvent.CallSettledLate = { ...this.ofCall(run), _tag: "CallSettledLate", outcome }
     this.emit(event)
     runtime.later(() => runtime.tellLate(event))

@@ -55,6 +55,7 @@ export const supervise = (
       }
     }
     const left = yield* drain
+    state.letGo()
     if (left.length > 0) yield* onUnsettled(left)
   })
   return Effect.as(Effect.addFinalizer(() => close), drain)

@@ -6,6 +6,7 @@ import * as Random from "effect/Random"
 import * as Scheduler from "effect/Scheduler"
 import * as Approval from "../../Approval.ts"
 import * as Backend from "../../Backend.ts"
+import * as IdempotencyStore from "../../IdempotencyStore.ts"
 import * as ToolDurations from "../../ToolDurations.ts"
 import * as TurnContext from "../../TurnContext.ts"
 import * as TurnJournal from "../../TurnJournal.ts"
@@ -21,6 +22,8 @@ export class Surroundings {
   readonly parent: Run | undefined
   readonly held: Backend.Permit | undefined
   readonly journal: TurnJournal.TurnJournal["Service"] | undefined
+  readonly random: (typeof Random.Random)["Service"]
+  readonly store: IdempotencyStore.IdempotencyStore["Service"] | undefined
   readonly approvals: Approval.Approvals["Service"] | undefined
   readonly conversation: string | undefined
   /** What takes the place of the runtime's own. */
@@ -39,6 +42,8 @@ export class Surroundings {
     this.approvals = Option.getOrUndefined(Context.getOption(all, Approval.Approvals))
     this.conversation = Context.get(context, TurnContext.Conversation)
     this.durations = Option.getOrUndefined(Context.getOption(all, ToolDurations.ToolDurations))
+    this.random = Context.get(context, Random.Random)
+    this.store = Option.getOrUndefined(Context.getOption(all, IdempotencyStore.IdempotencyStore))
     this.journal = Option.getOrUndefined(Context.getOption(all, TurnJournal.TurnJournal))
   }
 
@@ -57,7 +62,7 @@ export class Surroundings {
       tenant,
       conversation: this.conversation,
       principal: Context.get(context, TurnContext.Principal),
-      turn: turn ?? TurnContext.newId("turn", () => Context.get(context, Random.Random).nextDoubleUnsafe()),
+      turn: turn ?? TurnContext.newId("turn", () => this.random.nextDoubleUnsafe()),
       parent: parent === undefined ? undefined : { turn: parent.turn.identity().turn, position: parent.position }
     }
   }

@@ -197,6 +197,10 @@ export const runnerOf = (
   if (backend !== undefined && Option.isNone(Context.getOption(context as Context.Context<any>, backend))) {
     return { missing: `the layer of the backend "${backend.key}"` }
   }
+  const store = entry.policy.idempotency?.store
+  if (store !== undefined && Option.isNone(Context.getOption(context as Context.Context<any>, store))) {
+    return { missing: `a layer of "${store.key}"` }
+  }
   if (isWithHandler(toolkit)) return { entry, context, invoke: throughHandle(toolkit, entry), handled: true }
   const handler = Option.getOrUndefined(
     Context.getOption(context as Context.Context<any>, Context.Service<any, any>(entry.tool.id))
