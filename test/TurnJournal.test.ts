@@ -1,15 +1,15 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Outcome, Siblings, type TurnEvent, TurnJournal } from "effect-turn"
+import { Outcome, Siblings, type TurnEvent, TurnJournal, TurnStore } from "effect-turn"
 import * as Arbitrary from "effect/Arbitrary"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
-import * as Schema from "effect/Schema"
 import * as TestClock from "effect/testing/TestClock"
 import { int, pick, runs } from "./utils/gen.ts"
-import { Api, call, drive, fork, idle, lab, run, words } from "./utils/kit.ts"
+import { Api, call, drive, fork, idle, journalOf, lab, run, words } from "./utils/kit.ts"
 
-const { JournalError, TurnJournal: Journal } = TurnJournal
+const { TurnJournal: Journal } = TurnJournal
+const { StoreError } = TurnStore
 type Service = TurnJournal.TurnJournal["Service"]
 
 const key = (position: number, turn = "one"): TurnJournal.CallKey => ({
@@ -32,53 +32,103 @@ const outcome = (position: number, status: "ok" | "error" = "ok"): Outcome.Encod
   retryable: false
 })
 
+const one = { tenant: "t", turn: "one" }
+const reserved = (position: number, more?: object): TurnJournal.Entry => ({
+  _tag: "reserved",
+  key: key(position),
+  owner: "me",
+  leaseUntil: 30_000,
+  lost: false,
+  ...more
+})
+const settled = (position: number, outcome: Outcome.Encoded): TurnJournal.Entry => ({
+  _tag: "settled",
+  key: key(position),
+  outcome
+})
+const ours: TurnJournal.Reservation = { _tag: "Reserved", again: false }
+const me = { owner: "me" }
+const other = { owner: "other" }
+
 describe("R21: the laws of a journal, in memory", () => {
   const law = <A, E>(name: string, f: (journal: Service) => Effect.Effect<A, E>) =>
     it.effect(name, () => Effect.flatMap(Journal, f).pipe(Effect.provide(TurnJournal.layerMemory)))
 
   law("a reserved call is among the entries, until it is freed", (journal) =>
     Effect.gen(function*() {
-      yield* journal.reserve(key(1))
-      yield* journal.reserve(key(0))
-      assert.deepStrictEqual(yield* journal.entries("one"), [
-        { _tag: "reserved", key: key(0) },
-        { _tag: "reserved", key: key(1) }
-      ])
-      yield* journal.free(key(0))
-      assert.deepStrictEqual(yield* journal.entries("one"), [{ _tag: "reserved", key: key(1) }])
-      yield* journal.reserve(key(0))
+      assert.deepStrictEqual(yield* journal.reserve(key(11), me), ours)
+      assert.deepStrictEqual(yield* journal.reserve(key(2), me), ours)
+      assert.deepStrictEqual(yield* journal.entries(one), [reserved(2), reserved(11)])
+      assert.isFalse(yield* journal.free(key(2), "other"))
+      assert.isTrue(yield* journal.free(key(2), "me"))
+      assert.deepStrictEqual(yield* journal.entries(one), [reserved(11)])
+      assert.deepStrictEqual(yield* journal.reserve(key(2), other), ours)
     }))
 
   law("what is reserved or settled cannot be reserved again", (journal) =>
     Effect.gen(function*() {
-      yield* journal.reserve(key(0))
-      const error = yield* Effect.flip(journal.reserve(key(0)))
-      assert.instanceOf(error, JournalError)
-      assert.include(error.message, "reserve")
-      yield* journal.settle(key(0), outcome(0))
-      yield* Effect.flip(journal.reserve(key(0)))
+      yield* journal.reserve(key(0), me)
+      const taken: TurnJournal.Reservation = { _tag: "Taken", entry: reserved(0) }
+      assert.deepStrictEqual(yield* journal.reserve(key(0), other), taken)
+      assert.deepStrictEqual(yield* journal.reserve(key(0), { ...other, again: true }), taken)
+      assert.isTrue(yield* journal.settle(key(0), "me", outcome(0)))
+      yield* TestClock.adjust("1 hour")
+      assert.deepStrictEqual(yield* journal.reserve(key(0), { ...other, again: true }), {
+        _tag: "Taken",
+        entry: settled(0, outcome(0))
+      })
     }))
 
   law("settling keeps the first outcome, and is not undone by freeing", (journal) =>
     Effect.gen(function*() {
-      yield* journal.reserve(key(0))
-      yield* journal.settle(key(0), outcome(0))
-      yield* journal.settle(key(0), outcome(0, "error"))
-      yield* journal.free(key(0))
-      assert.deepStrictEqual(yield* journal.entries("one"), [{ _tag: "settled", key: key(0), outcome: outcome(0) }])
+      yield* journal.reserve(key(0), me)
+      assert.isFalse(yield* journal.settle(key(0), "other", outcome(0, "error")))
+      assert.isTrue(yield* journal.settle(key(0), "me", outcome(0)))
+      assert.isFalse(yield* journal.settle(key(0), "me", outcome(0, "error")))
+      assert.isFalse(yield* journal.free(key(0), "me"))
+      assert.deepStrictEqual(yield* journal.entries(one), [settled(0, outcome(0))])
+      assert.isFalse(yield* journal.amend(key(0), "other", outcome(0, "error")))
+      assert.isTrue(yield* journal.amend(key(0), "me", outcome(0, "error")))
+      assert.deepStrictEqual(yield* journal.entries(one), [settled(0, outcome(0, "error"))])
     }))
+
+  law(
+    "an owner that is silent for its lease has lost it: it is taken over where that is said, and the late owner is told",
+    (
+      journal
+    ) =>
+      Effect.gen(function*() {
+        yield* journal.reserve(key(0), me)
+        yield* TestClock.adjust(20_000)
+        assert.isTrue(yield* journal.renew(key(0), "me"))
+        assert.isFalse(yield* journal.renew(key(0), "other"))
+        yield* TestClock.adjust(29_999)
+        assert.deepStrictEqual(yield* journal.entries(one), [reserved(0, { leaseUntil: 50_000 })])
+        yield* TestClock.adjust(1)
+        const lost = reserved(0, { leaseUntil: 50_000, lost: true })
+        assert.deepStrictEqual(yield* journal.reserve(key(0), other), { _tag: "Taken", entry: lost })
+        assert.deepStrictEqual(yield* journal.reserve(key(0), { ...other, again: true }), {
+          _tag: "Reserved",
+          again: true
+        })
+        assert.isFalse(yield* journal.renew(key(0), "me"))
+        assert.isFalse(yield* journal.settle(key(0), "me", outcome(0)))
+        assert.isTrue(yield* journal.settle(key(0), "other", outcome(0)))
+      })
+  )
 
   law("turns are apart, also those that are named after parts of an object", (journal) =>
     Effect.gen(function*() {
-      yield* journal.reserve(key(0, "one"))
-      yield* journal.reserve(key(0, "__proto__"))
-      assert.deepStrictEqual(yield* journal.entries("two"), [])
-      assert.strictEqual((yield* journal.entries("__proto__")).length, 1)
+      yield* journal.reserve(key(0, "one"), me)
+      yield* journal.reserve(key(0, "__proto__"), me)
+      assert.deepStrictEqual(yield* journal.entries({ tenant: "t", turn: "two" }), [])
+      assert.deepStrictEqual(yield* journal.entries({ tenant: "u", turn: "one" }), [])
+      assert.strictEqual((yield* journal.entries({ tenant: "t", turn: "__proto__" })).length, 1)
     }))
 
   law("each use of the layer has a journal of its own only where it is made fresh", () =>
     Effect.gen(function*() {
-      const fresh = Effect.flatMap(Journal, (journal) => journal.entries("one"))
+      const fresh = Effect.flatMap(Journal, (journal) => journal.entries(one))
       assert.deepStrictEqual(yield* fresh.pipe(Effect.provide(Layer.fresh(TurnJournal.layerMemory))), [])
     }))
 })
@@ -95,19 +145,21 @@ const scripted = (
   const step = (
     operation: "reserve" | "free" | "settle",
     { id }: TurnJournal.CallKey
-  ): Effect.Effect<void, TurnJournal.JournalError> => {
+  ): Effect.Effect<void, TurnStore.StoreError> => {
     book.asked.push(`${operation} ${id}`)
     if (does.breaks?.(operation, id) === true) throw new Error("the store broke")
     const wait = does.ms === undefined ? Effect.void : Effect.sleep(does.ms)
     return does.fails?.(operation, id) === true
-      ? Effect.andThen(wait, Effect.fail(new JournalError({ operation, description: "the store is down" })))
+      ? Effect.andThen(
+        wait,
+        Effect.fail(new StoreError({ store: "it", operation: "change", description: "the store is down" }))
+      )
       : wait
   }
-  return Layer.succeed(Journal, {
+  return journalOf({
     reserve: (key) => step("reserve", key),
     free: (key) => step("free", key),
-    settle: (key) => step("settle", key),
-    entries: () => Effect.succeed([])
+    settle: (key) => step("settle", key)
   })
 }
 
@@ -147,7 +199,7 @@ describe("R21: a turn with a journal", () => {
           )
         )
         assert.deepStrictEqual(words(outcomes), ["ok", "error/failed", "pending_approval", "error/unknown_tool", "ok"])
-        const entries = yield* journal.entries("one")
+        const entries = yield* journal.entries(one)
         assert.deepStrictEqual(
           entries.map((
             entry
@@ -195,14 +247,14 @@ describe("R21: a turn with a journal", () => {
       }
     }))
 
-  it.effect("a call that the journal knows is not run again: it has its outcome, or is in doubt", () =>
+  it.effect("a call that the journal knows has its outcome; one that was begun and lost is in doubt, unless it reads", () =>
     Effect.gen(function*() {
       const { book, layer } = lab()
       yield* Effect.gen(function*() {
         const calls = [call("post", "a", ["k"]), call("read", "b"), call("write", "c", ["l"])]
         const journal = yield* TurnJournal.TurnJournal
         const key = (position: number, tool: string) => ({
-          tenant: "default",
+          tenant: "t",
           conversation: undefined,
           turn: "one",
           position,
@@ -211,17 +263,17 @@ describe("R21: a turn with a journal", () => {
           idempotencyKey: undefined
         })
         // What a process that crashed has left.
-        yield* journal.reserve(key(0, "post"))
-        yield* journal.reserve(key(1, "read"))
+        yield* journal.reserve(key(0, "post"), me)
+        yield* journal.reserve(key(1, "read"), me)
         const first = yield* drive(run(calls, { turn: "one" }))
-        assert.deepStrictEqual(words(first), ["error/in_doubt", "error/in_doubt", "ok"])
+        assert.deepStrictEqual(words(first), ["error/in_doubt", "ok", "ok"])
         assert.deepStrictEqual(first.map((one) => [one.effect, one.retryable]), [["unknown", false], ["none", false], [
           "applied",
           false
         ]])
         const second = yield* drive(run(calls, { turn: "one" }))
         assert.deepStrictEqual(second.map(Outcome.toJson), first.map(Outcome.toJson))
-        assert.deepStrictEqual(book.runs.map((ran) => ran.tag), ["c"])
+        assert.deepStrictEqual(book.runs.map((ran) => ran.tag), ["c", "b"])
       }).pipe(Effect.provide(Layer.merge(layer, TurnJournal.layerMemory)))
     }))
 
@@ -275,11 +327,10 @@ describe("R21: a turn with a journal", () => {
   it.effect("R15: a journal that never answers holds no call longer than its waiting limit, and no turn for ever", () =>
     Effect.gen(function*() {
       const { book, layer } = lab()
-      const journal = Layer.succeed(Journal, {
+      const journal = journalOf({
         reserve: ({ id }) => id === "a" ? Effect.never : Effect.void,
         free: () => Effect.never,
-        settle: () => Effect.never,
-        entries: () => Effect.succeed([])
+        settle: () => Effect.never
       })
       const outcomes = yield* drive(
         run([call("write", "a", ["k"]), call("read", "b")]).pipe(Effect.provide([layer, journal]))
@@ -295,11 +346,10 @@ describe("R21: a turn with a journal", () => {
       const note = (what: string) => Effect.sync(() => void asked.push(what))
       const deaf = Effect.uninterruptible(Effect.never)
       const late = Effect.uninterruptible(Effect.andThen(Effect.sleep(90_000), note("reserved")))
-      const journal = Layer.succeed(Journal, {
+      const journal = journalOf({
         reserve: ({ id }) => id === "a" ? late : Effect.void,
         free: ({ id }) => note(`free ${id}`),
-        settle: () => deaf,
-        entries: () => Effect.succeed([])
+        settle: () => deaf
       })
       const outcomes = yield* drive(
         run([call("write", "a", ["k"]), call("read", "b")], { onEvent: book.note }).pipe(
@@ -315,12 +365,11 @@ describe("R21: a turn with a journal", () => {
     Effect.gen(function*() {
       const asked: Array<string> = []
       const { book, layer } = lab({ script: { bad: { ms: 0, end: "fail" } } })
-      const journal = Layer.succeed(Journal, {
+      const journal = journalOf({
         reserve: ({ id }) =>
           Effect.andThen(Effect.sync(() => asked.push(`reserve ${id}`)), Effect.sleep(id === "bad" ? 5 : 50)),
         free: ({ id }) => Effect.sync(() => void asked.push(`free ${id}`)),
-        settle: ({ id }) => Effect.sync(() => void asked.push(`settle ${id}`)),
-        entries: () => Effect.succeed([])
+        settle: ({ id }) => Effect.sync(() => void asked.push(`settle ${id}`))
       })
       const outcomes = yield* drive(
         run([call("read", "bad"), call("write", "a", ["k"])], { siblings: Siblings.failFast }).pipe(
@@ -338,7 +387,7 @@ describe("R21: a turn with a journal", () => {
       yield* Effect.gen(function*() {
         const journal = yield* Journal
         yield* drive(run([call("write", "w", ["k"])], { turn: "one", deadline: 10, grace: 10, onEvent: book.note }))
-        const [entry] = yield* journal.entries("one")
+        const [entry] = yield* journal.entries(one)
         assert.strictEqual(entry!._tag === "settled" && entry!.outcome.status, "cancelled")
         assert.deepStrictEqual(
           (book.tagsOf("CallSettledLate") as ReadonlyArray<TurnEvent.CallSettledLate>).map((event) =>
@@ -412,10 +461,4 @@ describe("R21: a turn with a journal", () => {
       }),
     runs(200)
   )
-
-  it("an entry is data: its key and outcome are what a store keeps", () => {
-    const error = new JournalError({ operation: "settle", description: "disk full", cause: new Error("x") })
-    const json = JSON.stringify(Schema.encodeSync(JournalError)(error))
-    assert.strictEqual(Schema.decodeUnknownSync(JournalError)(JSON.parse(json)).message, error.message)
-  })
 })

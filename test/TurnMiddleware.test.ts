@@ -23,7 +23,7 @@ import * as Schema from "effect/Schema"
 import * as SchemaTransformation from "effect/SchemaTransformation"
 import * as TestClock from "effect/testing/TestClock"
 import { int, pick } from "./utils/gen.ts"
-import { Api, call, drive, idle, lab, run, runWith, toolkit, words } from "./utils/kit.ts"
+import { Api, call, drive, idle, journalOf, lab, run, runWith, toolkit, words } from "./utils/kit.ts"
 
 const { make, replaceArguments, replaceResult, veto } = TurnMiddleware
 
@@ -850,7 +850,7 @@ describe("R21: with a journal", () => {
         Layer.succeedContext(context)
       )
       const journal = yield* Effect.provide(TurnJournal.TurnJournal, context)
-      return { ...result, entries: yield* journal.entries("one") }
+      return { ...result, entries: yield* journal.entries({ tenant: "t", turn: "one" }) }
     }).pipe(Effect.scoped)
 
   it.effect("what is vetoed or stopped before its start is not written down; the outcome after the last step is", () =>
@@ -881,11 +881,10 @@ describe("R21: with a journal", () => {
   it.effect("a step that is over at once does not hide the one behind it from a stop: a journal that hangs is interrupted", () =>
     Effect.gen(function*() {
       let freed = 0
-      const hanging = Layer.succeed(TurnJournal.TurnJournal, {
+      const hanging = journalOf({
         reserve: () => Effect.never,
         free: () => Effect.sync(() => void freed++),
-        settle: () => Effect.void,
-        entries: () => Effect.succeed([])
+        settle: () => Effect.void
       })
       const { book, outcomes, took } = yield* under(
         one("m", { before: () => Effect.void }),

@@ -149,13 +149,13 @@ it.effect("2. a stop during the step before a call (as far as the journal is tha
       TurnJournal.TurnJournal,
       Effect.map(TurnJournal.TurnJournal, (memory) => ({
         ...memory,
-        reserve: (key: TurnJournal.CallKey) =>
+        reserve: (key: TurnJournal.CallKey, options: { readonly owner: string }) =>
           Effect.sleep(60).pipe(
-            Effect.andThen(memory.reserve(key)),
+            Effect.andThen(memory.reserve(key, options)),
             Effect.tap(() => Effect.sync(() => steps.push(`reserved ${key.id}`)))
           ),
-        free: (key: TurnJournal.CallKey) =>
-          Effect.tap(memory.free(key), () => Effect.sync(() => steps.push(`freed ${key.id}`)))
+        free: (key: TurnJournal.CallKey, owner: string) =>
+          Effect.tap(memory.free(key, owner), () => Effect.sync(() => steps.push(`freed ${key.id}`)))
       }))
     ).pipe(Layer.provide(TurnJournal.layerMemory))
     const made = stage(
@@ -172,7 +172,7 @@ it.effect("2. a stop during the step before a call (as far as the journal is tha
           })
         )
         const journal = yield* TurnJournal.TurnJournal
-        return [outcomes, at, yield* journal.entries("t"), yield* Hotels.stats] as const
+        return [outcomes, at, yield* journal.entries({ tenant: "default", turn: "t" }), yield* Hotels.stats] as const
       })
     )
     assert.deepStrictEqual(outcomes.map(facts), [

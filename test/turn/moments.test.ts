@@ -1,6 +1,6 @@
 /** When exactly things happen in a turn, and what becomes of those that meet in one moment. */
 import { assert, describe, it } from "@effect/vitest"
-import { Siblings, ToolCall, ToolPolicy, Turn, type TurnEvent, TurnJournal } from "effect-turn"
+import { Siblings, ToolCall, ToolPolicy, Turn, type TurnEvent } from "effect-turn"
 import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
 import * as Clock from "effect/Clock"
@@ -14,7 +14,7 @@ import * as Schema from "effect/Schema"
 import * as SchemaTransformation from "effect/SchemaTransformation"
 import * as Scope from "effect/Scope"
 import * as TestClock from "effect/testing/TestClock"
-import { Api, call, drive, ended, fork, lab, run, runWith, toolkit, words } from "../utils/kit.ts"
+import { Api, call, drive, ended, fork, journalOf, lab, run, runWith, toolkit, words } from "../utils/kit.ts"
 
 const keyed = { keys: () => [] }
 
@@ -147,11 +147,10 @@ describe("R33: what is no waiting for keys or permits", () => {
       )
       assert.deepStrictEqual(waitedOf(asked.book.events), [[0, 0]])
       const kept = lab({ api: { concurrency: 1 } })
-      const journal = Layer.succeed(TurnJournal.TurnJournal, {
+      const journal = journalOf({
         reserve: () => Effect.sleep(30),
         settle: () => Effect.void,
-        free: () => Effect.void,
-        entries: () => Effect.succeed([])
+        free: () => Effect.void
       })
       yield* drive(
         run([call("fetch", "a", ["k"])], { onEvent: kept.book.note }).pipe(Effect.provide([kept.layer, journal]))
@@ -562,11 +561,10 @@ describe("effects of the caller's", () => {
     Effect.gen(function*() {
       const { layer } = lab()
       const journal = (settle: Effect.Effect<void>) =>
-        Layer.succeed(TurnJournal.TurnJournal, {
+        journalOf({
           reserve: () => Effect.void,
           settle: () => settle,
-          free: () => Effect.void,
-          entries: () => Effect.succeed([])
+          free: () => Effect.void
         })
       const log = (settle: Effect.Effect<void>) =>
         warnings(drive(run([call("read", "a")]).pipe(Effect.provide([layer, journal(settle)]))))

@@ -4,8 +4,8 @@
  *
  * Time is virtual: `drive` runs an effect and moves the clock until it has ended.
  */
-import { Backend, ToolCall, ToolPolicy, Turn, TurnContext } from "effect-turn"
-import type { Outcome, TurnError, TurnEvent } from "effect-turn"
+import { Backend, ToolCall, ToolPolicy, Turn, TurnContext, TurnJournal } from "effect-turn"
+import type { Outcome, TurnError, TurnEvent, TurnStore } from "effect-turn"
 import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
 import * as Clock from "effect/Clock"
@@ -319,4 +319,23 @@ export const runWith = (
   const kit = Toolkit.make(...(made as ReadonlyArray<any>))
   const layer = Layer.mergeAll(kit.toLayer(handlers as any), Turn.layer()) as Layer.Layer<any>
   return Turn.run(kit, calls, options).pipe(Effect.provide(layer)) as Effect.Effect<any, TurnError.TurnError>
+}
+
+/** A journal that does these steps, and nothing else. */
+export const journalOf = (steps: {
+  readonly reserve?: (key: TurnJournal.CallKey) => Effect.Effect<unknown, TurnStore.StoreError>
+  readonly free?: (key: TurnJournal.CallKey) => Effect.Effect<unknown, TurnStore.StoreError>
+  readonly settle?: (key: TurnJournal.CallKey) => Effect.Effect<unknown, TurnStore.StoreError>
+}): Layer.Layer<TurnJournal.TurnJournal> => {
+  const { free = () => Effect.void, reserve = () => Effect.void, settle = () => Effect.void } = steps
+  return Layer.succeed(TurnJournal.TurnJournal, {
+    lease: 30_000,
+    reserve: (key) => Effect.as(reserve(key), { _tag: "Reserved", again: false } as const),
+    renew: () => Effect.succeed(true),
+    free: (key) => Effect.as(free(key), true),
+    settle: (key) => Effect.as(settle(key), true),
+    amend: () => Effect.succeed(true),
+    entries: () => Effect.succeed([]),
+    expire: Effect.succeed(0)
+  })
 }

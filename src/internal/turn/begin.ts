@@ -2,6 +2,8 @@
 import type * as Prompt from "effect/ai/Prompt"
 import type * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Option from "effect/Option"
 import type * as Approval from "../../Approval.ts"
 import type * as Outcome from "../../Outcome.ts"
 import * as Siblings from "../../Siblings.ts"
@@ -13,9 +15,11 @@ import * as TurnPlan from "../../TurnPlan.ts"
 import { type Decide, Deciders, type Given as GivenDecision } from "./approvals.ts"
 import { checkCalls, missingService, refuseRepeated } from "./checks.ts"
 import { Intake, keep, type Taken } from "./intake.ts"
+import { recall } from "./journal.ts"
 import { Middleware } from "./middleware.ts"
 import { Online } from "./online.ts"
 import { check, type Checked, type Given, invalidInput } from "./options.ts"
+import { inTime, patience } from "./patience.ts"
 import type { Setting } from "./run.ts"
 import type { RuntimeState } from "./runtime.ts"
 import { TurnState } from "./state.ts"
@@ -270,6 +274,8 @@ const missingFor = (
   return undefined
 }
 
+type Recalled = ReadonlyMap<number, Outcome.Outcome<any>>
+
 /** Intake, then the plan, then the start. Only schemas that take time to decode make this asynchronous. */
 const takeIn = (
   state: TurnState,
@@ -286,10 +292,23 @@ const takeIn = (
     taken.push(one)
     if (one.pending !== undefined) (pending ??= []).push(one.pending)
   }
-  const go = () => {
+  const begin = () => {
     if (state.stopped !== undefined) return
     if (opts.repeats !== Infinity) { for (const one of taken) refuseRepeated(state.setting, one) }
     state.start(taken, TurnPlan.make(taken, opts), (one) => around.runner(toolkit, one.tool!) as Runner)
+  }
+  // A turn whose id was given may have been run before, by a process that is gone.
+  const go = around.journal === undefined || state.setting.id === undefined ? begin : () => {
+    if (state.stopped !== undefined) return
+    state.helper(inTime("the journal", recall(state, taken), patience, state.setting.graceReads), (exit) => {
+      const found = Exit.isSuccess(exit) ? Option.getOrUndefined(exit.value as Option.Option<Recalled>) : undefined
+      if (found !== undefined && found.size > 0) {
+        state.recalled = found
+        for (const position of found.keys()) taken[position] = keep(calls[position]!, position)
+      }
+      begin()
+    })
+    state.setting.timers.arm()
   }
   if (pending === undefined) return go()
   state.helper(Effect.forEach(pending, (one) => one, { concurrency: "unbounded", discard: true }), go)

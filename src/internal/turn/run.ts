@@ -19,6 +19,7 @@ import * as Answers from "./answers.ts"
 import type { Deciders } from "./approvals.ts"
 import type { Intake, Taken } from "./intake.ts"
 import type { HeldKey, Keys } from "./keys.ts"
+import type { Claim } from "./leases.ts"
 import type { Middleware } from "./middleware.ts"
 import type { RuntimeState } from "./runtime.ts"
 import type { TurnState } from "./state.ts"
@@ -91,7 +92,10 @@ export class Run extends Siblings.Member<AnyOutcome> implements Backend.Entry, A
   asking: Fiber.Fiber<unknown, unknown> | undefined = undefined
   /** It conflicts with an earlier call that is held: it is deferred, unless it is held itself. */
   behindHeld = false
-  reserved = false
+  /** Whether the journal has its start. */
+  reserved: "no" | "perhaps" | "yes" = "no"
+  /** What keeps its entry in the journal. */
+  entry: Claim | undefined = undefined
   /** Its idempotency key, once it has it. */
   held: HeldKey | undefined = undefined
   /** The key that it waits for: another run has it, here. */

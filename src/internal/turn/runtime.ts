@@ -10,8 +10,10 @@
 import type * as IdempotencyStore from "../../IdempotencyStore.ts"
 import * as ToolDurations from "../../ToolDurations.ts"
 import type * as TurnEvent from "../../TurnEvent.ts"
+import type * as TurnJournal from "../../TurnJournal.ts"
 import { Claims, end, type Node } from "../../TurnPlan.ts"
 import { Keys } from "./keys.ts"
+import { Leases } from "./leases.ts"
 import { DecidedCalls, Repeats } from "./repeats.ts"
 import type { Run } from "./run.ts"
 import type { TurnState } from "./state.ts"
@@ -25,6 +27,7 @@ export class RuntimeState {
   readonly durations = ToolDurations.make()
   /** The idempotency keys in hand, by the store that they are in. */
   private readonly keys = new Map<IdempotencyStore.IdempotencyStore["Service"], Keys>()
+  private readonly journals = new Map<TurnJournal.TurnJournal["Service"], Leases>()
   closed = false
   /** Turns at work that are not inside a call, and how many there may be. */
   topLevel = 0
@@ -53,8 +56,15 @@ export class RuntimeState {
     return keys
   }
 
+  leasesOf(journal: TurnJournal.TurnJournal["Service"]): Leases {
+    let leases = this.journals.get(journal)
+    if (leases === undefined) this.journals.set(journal, leases = new Leases(journal.lease))
+    return leases
+  }
+
   /** What is at work still is left to itself: what it has claimed lapses. */
   letGo(): void {
+    for (const leases of this.journals.values()) leases.stop()
     for (const keys of this.keys.values()) keys.leases.stop()
   }
 

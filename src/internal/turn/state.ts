@@ -20,13 +20,13 @@ import * as Siblings from "../../Siblings.ts"
 import type * as ToolDurations from "../../ToolDurations.ts"
 import * as TurnContext from "../../TurnContext.ts"
 import type * as TurnEvent from "../../TurnEvent.ts"
-import type * as TurnJournal from "../../TurnJournal.ts"
 import * as TurnPlan from "../../TurnPlan.ts"
 import * as Answers from "./answers.ts"
 import { digestOf, type Verdict as Decided } from "./approvals.ts"
 import { repeatedTooOften } from "./checks.ts"
 import { progressing } from "./deadlock.ts"
 import { causeText, type Taken } from "./intake.ts"
+import * as Journal from "./journal.ts"
 import * as Keys from "./keys.ts"
 import { Lines } from "./lines.ts"
 import type { Middleware, Ready } from "./middleware.ts"
@@ -34,7 +34,6 @@ import type { Online } from "./online.ts"
 import { Paths } from "./paths.ts"
 import { inTime, leavableStep, patience } from "./patience.ts"
 import { CallView, Run, type Setting } from "./run.ts"
-import { told } from "./told.ts"
 import type { Handled, Runner } from "./tool.ts"
 
 type AnyOutcome = Outcome.Outcome<any>
@@ -74,8 +73,6 @@ class Rare {
   readonly questions: Array<() => void> = []
 }
 
-const written = <E>(what: string, step: () => Effect.Effect<void, E>) => told("the journal", what, step)
-
 export class TurnState implements TurnPlan.Nested {
   readonly setting: Setting
   readonly slots: Array<AnyOutcome | undefined>
@@ -105,6 +102,8 @@ export class TurnState implements TurnPlan.Nested {
   questioning = 0
   /** Where the calls come one by one. */
   private online: Online | undefined = undefined
+  /** What the journal knows of calls of this turn that are not run any more. */
+  recalled: ReadonlyMap<number, AnyOutcome> | undefined = undefined
   onClosed: ((outcomes: ReadonlyArray<AnyOutcome>) => void) | undefined = undefined
 
   constructor(setting: Setting) {
@@ -304,10 +303,7 @@ export class TurnState implements TurnPlan.Nested {
         this.open--
         return this.event((base) => ({ ...base(one), _tag: "CallHeld" }))
       case "answered":
-        // It was told when it got its answer, by the turn that is resumed.
-        this.slots[one.position] = this.setting.kept![one.position]!
-        this.open--
-        return
+        return this.keepAnswer(one)
       case "provider_executed":
         return this.fill(one.position, Answers.providerExecuted(one))
       case "deferred":
@@ -319,6 +315,14 @@ export class TurnState implements TurnPlan.Nested {
       case "duplicate":
         return this.joinTwin(one, call.duplicateOf!)
     }
+  }
+
+  private keepAnswer({ position }: Taken): void {
+    const recalled = this.recalled?.get(position)
+    if (recalled !== undefined) return this.fill(position, recalled)
+    // It was told when it got its answer, by the turn that is resumed.
+    this.slots[position] = this.setting.kept![position]!
+    this.open--
   }
 
   private addRun(one: Taken, call: TurnPlan.PlannedCall, runnerOf: (taken: Taken) => Runner): void {
@@ -805,78 +809,37 @@ export class TurnState implements TurnPlan.Nested {
 
   /** The start is written down, where there is a journal. */
   private enterJournal(run: Run): void {
-    const { journal } = this.setting.around
-    if (journal === undefined) return this.launch(run)
-    run.phase = "running"
-    run.starting = true
-    const key = this.journalKey(run)
-    // It is done whole or not at all, so a stop may interrupt it; what it may have written is freed.
-    const free = written("free a call", () => journal.free(key))
-    const patient = Siblings.leavable(
-      Effect.suspend(() => journal.reserve(key)),
-      this.setting.graceReads,
-      (late) =>
-        Effect.andThen(
-          Effect.logWarning("a turn went on while the journal ignored its stop"),
-          // What it writes after all is freed then.
-          Effect.forkDetach(Effect.andThen(Fiber.await(late), free))
-        )
-    )
-    const reserving = this.helper(patient, (exit) => {
-      run.starting = false
-      run.fiber = undefined
-      if (run.isOver) {
-        const outcome = unstarted(run)
-        this.helper(free, () => this.conclude(run, outcome))
-        return
-      }
-      if (Exit.isFailure(exit)) return this.notReserved(run, exit.cause)
-      run.reserved = true
-      this.launch(run)
-    })
-    if (run.starting) run.fiber = reserving
-  }
-
-  /** The journal has not taken the start of a call: it may know the call already, from another process or an earlier turn. */
-  private notReserved(run: Run, cause: Cause.Cause<unknown>): void {
-    const { journal } = this.setting.around
-    const look = Effect.suspend(() => journal!.entries(this.identity().turn)).pipe(
-      Effect.map((entries) => entries.find(({ key }) => key.position === run.position && key.tool === run.name)),
-      Effect.flatMap((entry) =>
-        entry?._tag === "settled"
-          ? Effect.map(Answers.restore(entry.outcome, run.runner.entry), (outcome) => ({ ...outcome, id: run.id }))
-          : Effect.succeed(entry === undefined ? undefined : Answers.inDoubt(run, run.policy))
-      )
-    )
-    // It is over for this turn, whatever comes meanwhile.
-    run.concluding = true
-    this.helper(
-      Effect.provide(inTime("the journal", look, patience, this.setting.graceReads), this.contextOf(run)),
-      (exit) => {
-        const known = Exit.isSuccess(exit) ? Option.getOrUndefined(exit.value as Option.Option<AnyOutcome>) : undefined
-        this.settle(
-          run,
-          known ?? Answers.refused(
+    if (this.setting.around.journal === undefined) return this.launch(run)
+    this.before(run, Journal.enter(run), (entered: Journal.Entered) => {
+      switch (entered._tag) {
+        case "go":
+          Journal.keep(run)
+          return this.launch(run)
+        case "answer":
+          return this.conclude(run, entered.outcome)
+        case "wait":
+          // What was reserved for it is given back first, so that it can be reserved again.
+          run.starting = true
+          return Keys.settle(
             run,
-            "store_unavailable",
-            `it was not started, for the start could not be written down: ${causeText(cause)}`
+            Answers.refused(run, "store_unavailable", ""),
+            (effect, done) => this.helper(effect, done),
+            () => {
+              run.starting = false
+              if (run.isOver) return this.conclude(run, unstarted(run))
+              this.waitAgain(run)
+              this.lookLater(run)
+            }
           )
-        )
       }
-    )
+    })
   }
 
-  private journalKey(run: Run): TurnJournal.CallKey {
-    const { conversation, tenant, turn } = this.identity()
-    return {
-      tenant,
-      conversation,
-      turn,
-      position: run.position,
-      id: run.id,
-      tool: run.name,
-      idempotencyKey: run.taken.idempotencyKey
-    }
+  private owned: string | undefined = undefined
+  /** Whoever reserves calls of this turn, this time. */
+  get owner(): string {
+    const { random } = this.setting.around
+    return this.owned ??= TurnContext.newId("run", () => random.nextDoubleUnsafe())
   }
 
   private launch(run: Run): void {
@@ -1114,12 +1077,13 @@ export class TurnState implements TurnPlan.Nested {
 
   private settle(run: Run, outcome: AnyOutcome): void {
     run.awaited?.keys.leave(run.awaited.id, run)
-    Keys.settle(run, outcome, (effect, done) => this.helper(effect, done), () => this.settleCall(run, outcome))
-  }
-
-  private settleCall(run: Run, outcome: AnyOutcome): void {
-    if (!run.reserved) return this.finish(run, outcome)
-    this.settleInJournal(run, outcome, () => this.finish(run, outcome))
+    const helper = (effect: Effect.Effect<void>, done: () => void) => void this.helper(effect, done)
+    Keys.settle(
+      run,
+      outcome,
+      helper,
+      () => Journal.settle(run, outcome, helper, () => this.finish(run, outcome))
+    )
   }
 
   private finish(run: Run, outcome: AnyOutcome): void {
@@ -1198,14 +1162,7 @@ export class TurnState implements TurnPlan.Nested {
         this.touch()
         run.group.ended(run, verdictOf(outcome))
       })
-    if (!run.reserved) return done()
-    this.settleInJournal(run, outcome, done)
-  }
-
-  /** What the journal does not take is answered all the same: the outcome is known. */
-  private settleInJournal(run: Run, outcome: AnyOutcome, then: () => void): void {
-    const { journal } = this.setting.around
-    this.helper(written("keep an outcome", () => journal!.settle(this.journalKey(run), Outcome.toJson(outcome))), then)
+    Journal.settle(run, outcome, (effect, then) => void this.helper(effect, then), done)
   }
 
   private settledLate(run: Run, outcome: AnyOutcome): void {
