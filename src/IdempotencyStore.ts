@@ -382,25 +382,33 @@ const make = (options: Options | undefined): Effect.Effect<IdempotencyStore["Ser
             body: bodyOf({ note: "it was undone" })
           }))
           : store.change(kind, idOf(key), { owner, state: "applied" }, undefined),
-      list: (options) =>
-        Effect.gen(function*() {
-          const { after, limit = 100, state, tenant } = options ?? {}
-          const at = yield* now
-          const found: Array<Entry> = []
-          let last = after === undefined ? undefined : idOf(after)
+      list: (options) => {
+        const { after, limit = 100, state, tenant } = options ?? {}
+        const from = after === undefined ? undefined : idOf(after)
+        return Effect.flatMap(now, (at) => {
+          /** The first records in rows of a state that are as asked for. */
+          const some = (rowState: string | undefined) =>
+            Effect.gen(function*() {
+              const found: Array<Entry> = []
+              for (let last = from;;) {
+                const rows = yield* store.list({ kind, tenant, state: rowState, after: last, limit })
+                for (const row of rows) {
+                  const entry = yield* entryOf(row, at)
+                  if (state === undefined || entry.state === state) found.push(entry)
+                }
+                if (rows.length < limit || found.length >= limit) return found
+                last = rows[rows.length - 1]!.id
+              }
+            })
           // What has been lost is unknown, and its row says reserved still.
-          const asked = state === "unknown" || state === "reserved" ? undefined : state
-          for (;;) {
-            const rows = yield* store.list({ kind, tenant, state: asked, after: last, limit })
-            for (const row of rows) {
-              const entry = yield* entryOf(row, at)
-              if (state === undefined || entry.state === state) found.push(entry)
-              if (found.length >= limit) return found
-            }
-            if (rows.length < limit) return found
-            last = rows[rows.length - 1]!.id
-          }
-        }),
+          if (state !== "unknown") return Effect.map(some(state), (found) => found.slice(0, limit))
+          return Effect.map(
+            Effect.all([some("unknown"), some("reserved")]),
+            ([unknown, lost]) =>
+              [...unknown, ...lost].sort((a, b) => (idOf(a.key) < idOf(b.key) ? -1 : 1)).slice(0, limit)
+          )
+        })
+      },
       resolve: (key, resolution) =>
         Effect.gen(function*() {
           const id = idOf(key)
