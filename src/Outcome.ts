@@ -127,6 +127,8 @@ export interface Base {
   readonly replayed?: true | undefined
   /** How often its handler was started, where that was more than once. */
   readonly attempts?: number | undefined
+  /** After how many milliseconds it may be called again, where that was told. */
+  readonly retryAfter?: number | undefined
   /** What became of undoing it, in a unit that is all or nothing. */
   readonly undo?: "done" | "failed" | undefined
 }
@@ -164,6 +166,23 @@ export interface Failed<out Name extends string, out Failure> extends Base {
 }
 
 /**
+ * The tool's own failure which says that there were too many calls (`ToolPolicy.failures`): it had no effect. `retryAfter` is there where
+ * the failure tells a time. In a call that was tried again by itself, `effect` is `unknown` where an attempt before may have had one.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface RateLimited<out Name extends string, out Failure> extends Base {
+  readonly name: Name
+  readonly status: "error"
+  readonly code: "rate_limited"
+  readonly failure: Failure
+  /** The same as JSON; `undefined` when the failure could not be encoded. */
+  readonly encoded: unknown
+}
+
+/**
  * Every other error. `name` is what the model wrote: it may be no tool at all.
  *
  * @category models
@@ -173,7 +192,7 @@ export interface Failed<out Name extends string, out Failure> extends Base {
 export interface Refused extends Base {
   readonly name: string
   readonly status: "error"
-  readonly code: Exclude<ErrorCode, "failed">
+  readonly code: Exclude<ErrorCode, "failed" | "rate_limited">
 }
 
 /**
@@ -243,7 +262,10 @@ export interface ProviderExecuted extends Base {
   readonly status: "provider_executed"
 }
 
-type Of<T> = T extends Tool.Any ? Ok<T["name"], Tool.Success<T>> | Failed<T["name"], Tool.Failure<T>>
+type Of<T> = T extends Tool.Any ?
+    | Ok<T["name"], Tool.Success<T>>
+    | Failed<T["name"], Tool.Failure<T>>
+    | RateLimited<T["name"], Tool.Failure<T>>
   : never
 
 /**
@@ -296,6 +318,7 @@ export const Encoded = Schema.Struct({
   repairedFrom: Schema.optionalKey(Schema.String),
   replayed: Schema.optionalKey(Schema.Literal(true)),
   attempts: Schema.optionalKey(Schema.Int),
+  retryAfter: Schema.optionalKey(Schema.Finite),
   undo: Schema.optionalKey(Schema.Literals(["done", "failed"]))
 })
 
@@ -338,13 +361,16 @@ export const toJson = (outcome: Outcome): Encoded => {
     retryable: o.retryable,
     ...(o.message === "" ? undefined : { message: o.message }),
     ...(o.status === "ok" ? { result: o.encoded } : undefined),
-    ...(o.code === "failed" && o.encoded !== undefined ? { failure: o.encoded } : undefined),
+    ...((o.code === "failed" || o.code === "rate_limited") && o.encoded !== undefined
+      ? { failure: o.encoded }
+      : undefined),
     ...(o.reason === undefined ? undefined : { reason: o.reason }),
     ...(o.limit === undefined ? undefined : { limit: o.limit }),
     ...(o.duplicateOf === undefined ? undefined : { duplicateOf: o.duplicateOf }),
     ...(o.repairedFrom === undefined ? undefined : { repairedFrom: o.repairedFrom }),
     ...(o.replayed === undefined ? undefined : { replayed: o.replayed }),
     ...(o.attempts === undefined ? undefined : { attempts: o.attempts }),
+    ...(o.retryAfter === undefined ? undefined : { retryAfter: o.retryAfter }),
     ...(o.undo === undefined ? undefined : { undo: o.undo })
   }
 }
@@ -363,7 +389,7 @@ export const toJson = (outcome: Outcome): Encoded => {
  */
 export const forModel = (outcome: Outcome): { readonly isFailure: boolean; readonly value: unknown } => {
   if (outcome.status === "ok") return { isFailure: false, value: outcome.encoded }
-  const { code, effect, failure, message, retryable, started, status } = toJson(outcome)
+  const { code, effect, failure, message, retryable, retryAfter, started, status } = toJson(outcome)
   return {
     isFailure: status !== "provider_executed",
     value: {
@@ -372,6 +398,7 @@ export const forModel = (outcome: Outcome): { readonly isFailure: boolean; reado
       retryable,
       ...(started ? { effect } : undefined),
       message: message ?? "",
+      ...(retryAfter === undefined ? undefined : { retryAfter }),
       ...(failure === undefined ? undefined : { failure })
     }
   }

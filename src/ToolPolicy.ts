@@ -58,8 +58,8 @@ export interface Place {
  *
  * - `noEffect`: true for a failure which says that certainly nothing was changed. Default: no failure does.
  * - `transient`: true for a failure after which the same call may succeed. Default: no failure is.
- * - `rateLimited`: true for a failure which says that there were too many calls, or after how long the next may come. Such a call had no
- *   effect, and is answered `rate_limited`. Default: no failure is.
+ * - `rateLimited`: true for a failure which says that there were too many calls, or after how long the next may come. Such a run had no
+ *   effect, and is answered `rate_limited`. `NaN` and what is no duration say no; a time that has passed is now. Default: no failure is.
  *
  * @category models
  * @since 0.1.0
@@ -115,15 +115,20 @@ export interface Idempotency {
  * **Details**
  *
  * - `times`: how often at most, after the first run.
- * - `schedule`: how long to pause before each; its input is the failure, and its end ends the retries. Default: 200 ms, doubled each time,
- *   30 seconds at most.
- * - `jitter`: makes each pause up to half as long again, so that calls that failed together do not come back together. Default: true.
+ * - `schedule`: how long to pause before each; its input is the failure, or `undefined` where a clock ended the run, and its end ends the
+ *   retries. Default: 200 ms, doubled each time, 30 seconds at most.
+ * - `jitter`: makes each pause up to half as long again, so that calls that failed together do not come back together. It is never
+ *   shorter for it, as it may be with `Schedule.jittered`: a told time is kept. Default: true.
  * - `while`: which failures are tried again. Default: those that `failures` calls `transient` or `rateLimited`; all of them where it says
  *   nothing of either.
  *
- * A pause is never shorter than the time that `failures.rateLimited` tells, and no pause is begun that would end after the turn's deadline.
- * A run that its own clock has ended is tried again too. A write is tried again only where that cannot double an effect: with a key
- * that its backend honours, after it was asked about, or when the failure is declared as having none.
+ * A pause is never shorter than the time that `failures.rateLimited` tells. None is begun that would end after the turn's deadline, or after
+ * the clock of the call that the turn runs inside: then the failure is the answer. It is too where a permit for the next run does not
+ * come within `waitTimeout`.
+ *
+ * A run that its own clock has ended is tried again too, whatever `while` says. A write is tried again only where that cannot double an
+ * effect: with a key that its backend honours, after it was asked about, or, with any key, when the failure is declared as having none.
+ * Defects and results that cannot be encoded are never tried again, and nothing is after a stop.
  *
  * @category models
  * @since 0.1.0
@@ -131,7 +136,7 @@ export interface Idempotency {
  */
 export interface Retry<in Failure> {
   readonly times: number
-  readonly schedule?: Schedule.Schedule<unknown, Failure> | undefined
+  readonly schedule?: Schedule.Schedule<unknown, Failure | undefined> | undefined
   readonly jitter?: boolean | undefined
   readonly while?: ((failure: Failure) => boolean) | undefined
 }
@@ -497,7 +502,35 @@ export const forward = <T extends Tool.Any>(
  * **Details**
  *
  * It is for tools that read and for writes that carry a key: say `read`, `forward`, `IdempotencyStore.verify` or
- * `IdempotencyStore.record` first. The limit of `timeout` is per attempt; keys are kept in the pause, a permit is not.
+ * `IdempotencyStore.record` first. The limits of `timeout` and `waitTimeout` are per attempt; keys are kept in the pause, a permit is not.
+ * The call has one answer, whose `attempts` says how often it was run.
+ *
+ * **Example** (A read that comes back when it may)
+ *
+ * ```ts import.meta.vitest
+ * import { Effect, pipe, Schedule, Schema } from "effect"
+ * import { Tool, Toolkit } from "effect/ai"
+ * import { ToolCall, ToolPolicy, Turn } from "effect-turn"
+ *
+ * const TooMany = Schema.Struct({ retryAfter: Schema.Finite })
+ * const Rates = pipe(
+ *   Tool.make("rates", { success: Schema.String, failure: TooMany }),
+ *   ToolPolicy.read({ keys: () => [] }),
+ *   ToolPolicy.failures({ rateLimited: ({ retryAfter }) => `${retryAfter} millis` }),
+ *   ToolPolicy.retry({ times: 2, schedule: Schedule.exponential("5 millis") })
+ * )
+ * const toolkit = Toolkit.make(Rates)
+ * let asked = 0
+ * const handlers = toolkit.toLayer({
+ *   rates: () => ++asked === 1 ? Effect.fail({ retryAfter: 10 }) : Effect.succeed("1.08")
+ * })
+ *
+ * const [outcome] = await Turn.run(toolkit, [ToolCall.make("c1", "rates")]).pipe(
+ *   Effect.provide([handlers, Turn.layer()]),
+ *   Effect.runPromise
+ * )
+ * const said = [outcome!.status, outcome!.attempts] // => ["ok", 2]
+ * ```
  *
  * @category combinators
  * @since 0.1.0
@@ -553,7 +586,7 @@ export const placeholders = (placeholders: Placeholders) => <T extends Tool.Any>
  *
  * **Details**
  *
- * A classifier that throws classes its failure in the careful way: effect unknown, not transient.
+ * A classifier that throws classes its failure in the careful way: effect unknown, not transient, not rate limited.
  *
  * @category combinators
  * @since 0.1.0

@@ -96,9 +96,10 @@ export const replaceResult = (result: unknown): After => ({ _tag: "Result", resu
  * - `before` runs when the call has its keys and its permit, as part of its start: a stop that comes meanwhile leaves the call
  *   unstarted. A failure vetoes the call with the failure's words; a defect is a `defect` that was not started; a step that takes
  *   longer than `timeout` vetoes it, retryable.
- * - `around` wraps the handler and runs on the call's own clock. A defect in it counts as the handler's.
- * - `after` sees what a run came to, when it ended by itself: `ok` or its tool's own failure (`failed`), whose outcome it can only look
- *   at. A call that was never started, or was cut short, has none. What it throws makes the call a `defect` whose effect is the run's.
+ * - `around` wraps the handler and runs on the call's own clock. A defect in it counts as the handler's. A run that is tried again is
+ *   wrapped each time; `before` and `after` come once for each call.
+ * - `after` sees what a call came to, when its run ended by itself: `ok` or its tool's own failure (`failed`, `rate_limited`), whose
+ *   outcome it can only look at. A call that was never started, or was cut short, has none. What it throws makes the call a `defect` whose effect is the run's.
  * - `timeout` bounds `before` and `after`, each. Default: 5 seconds. One that ignores its end, there or at a stop, is waited for as long
  *   as the turn's `grace` of reads, and then left behind, with a warning in the log.
  *

@@ -6,11 +6,13 @@
  * @since 0.1.0
  */
 import * as Cause from "effect/Cause"
+import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Metric from "effect/Metric"
 import * as Handler from "./Handler.ts"
 import type * as Outcome from "./Outcome.ts"
+import * as TurnContext from "./TurnContext.ts"
 import type * as TurnEvent from "./TurnEvent.ts"
 import * as TurnMiddleware from "./TurnMiddleware.ts"
 
@@ -21,6 +23,9 @@ import * as TurnMiddleware from "./TurnMiddleware.ts"
  *
  * The span begins when the call is started: what it waited for is told by {@link recorder}. `contents` adds the arguments and the
  * result as JSON (`gen_ai.tool.call.arguments`, `gen_ai.tool.call.result`). Default: false.
+ *
+ * A call that is tried again has a span for each run, with the number of the run as `effect_turn.attempt`; the span in which the turn is
+ * run has an event `effect_turn.call.retry` for each run after the first. The conventions have no names for these.
  *
  * Put it first in the list, so that whatever else is around the handler is inside the span.
  *
@@ -60,10 +65,10 @@ export const spans = (
 ): TurnMiddleware.TurnMiddleware => {
   const contents = options?.contents === true
   return TurnMiddleware.make("TurnTelemetry.spans", {
-    around: (handler, { id, identity, params, position, tool }) =>
-      Handler.reportAs(
-        handler,
-        handler.pipe(
+    around: (handler, { id, identity, params, position, tool }) => {
+      const attempted = Effect.flatMap(TurnContext.CurrentCall, (call) => {
+        const attempt = call?.attempt ?? 1
+        const spanned = handler.pipe(
           Effect.onExit((exit) => Effect.annotateCurrentSpan(ended(exit, contents))),
           Effect.withSpan(`execute_tool ${tool.name}`, {
             kind: "internal",
@@ -79,13 +84,31 @@ export const spans = (
               ...(contents ? { "gen_ai.tool.call.arguments": json(params) } : undefined),
               "effect_turn.turn": identity.turn,
               "effect_turn.position": position,
-              "effect_turn.tenant": identity.tenant
+              "effect_turn.tenant": identity.tenant,
+              "effect_turn.attempt": attempt
             }
           })
         )
-      )
+        return attempt === 1 ? spanned : Effect.andThen(
+          tellRetry({
+            "gen_ai.tool.name": tool.name,
+            "effect_turn.position": position,
+            "effect_turn.attempt": attempt
+          }),
+          spanned
+        )
+      })
+      return Handler.reportAs(handler, attempted)
+    }
   })
 }
+
+/** An event on the span in which the turn is run, where there is one. */
+const tellRetry = (attributes: Record<string, unknown>): Effect.Effect<void> =>
+  Effect.ignore(
+    Effect.flatMap(Effect.currentSpan, (span) =>
+      Effect.map(Clock.currentTimeNanos, (now) => span.event("effect_turn.call.retry", now, attributes)))
+  )
 
 const ended = (exit: Exit.Exit<unknown, unknown>, contents: boolean): Record<string, unknown> => {
   if (Exit.isSuccess(exit)) return contents ? { "gen_ai.tool.call.result": json(exit.value) } : {}
@@ -102,7 +125,7 @@ const json = (value: unknown): string => {
 }
 
 /**
- * How long handlers ran, in seconds, by tool; `error.type` where a call was not answered `ok`.
+ * How long handlers ran, in seconds, by tool, each run for itself; `error.type` where a run did not end in `ok`.
  *
  * @category metrics
  * @since 0.1.0
@@ -134,6 +157,18 @@ export const waited = Metric.histogram("effect_turn.call.wait", {
  */
 export const calls = Metric.counter("effect_turn.calls", {
   description: "Calls that were answered",
+  incremental: true
+})
+
+/**
+ * Runs that failed and were followed by another, by tool and code.
+ *
+ * @category metrics
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const retries = Metric.counter("effect_turn.retries", {
+  description: "Runs of a handler that failed, and after which the call is tried again",
   incremental: true
 })
 
@@ -176,6 +211,18 @@ export const recorder: Effect.Effect<(event: TurnEvent.TurnEvent) => void> = Eff
         for (const [cause, millis] of Object.entries(event.waited)) {
           if (millis > 0) update(waited, { "gen_ai.tool.name": event.tool, cause }, millis / 1000)
         }
+        return
+      }
+      case "CallRetried": {
+        const { outcome, tool } = event
+        const code = codeOf(outcome) ?? outcome.status
+        update(retries, { "gen_ai.tool.name": tool, code }, 1)
+        const turn = started.get(event.turn)
+        const at = turn?.get(event.position)
+        if (at === undefined) return
+        update(duration, { "gen_ai.tool.name": tool, "error.type": code }, (event.at - at) / 1000)
+        // It does not run in the pause.
+        turn!.delete(event.position)
         return
       }
       case "CallEnded": {

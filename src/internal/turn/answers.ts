@@ -1,5 +1,6 @@
 /** How outcomes are made: one place for the table of DESIGN part 4 and for the words that the model reads. */
 import type * as Cause from "effect/Cause"
+import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
@@ -46,6 +47,7 @@ const safe = (asked: Asked, policy: ToolPolicy.ToolPolicy): boolean =>
   policy.access === "read" || (policy.interruptible && asked.keyIsOfArguments)
 
 const onlyReads = "it only reads, so nothing was changed"
+const nothingChanged = "nothing was changed"
 const unknownButKeyed =
   "whether it took effect is unknown; calling it again with the same arguments is safe, for it carries a key"
 const unknown = "whether it took effect is unknown; find out before you call it again, it could be done twice"
@@ -230,6 +232,8 @@ export const verdict = (outcome: Any, { failures }: ToolPolicy.ToolPolicy): Back
     case "error": {
       if (!outcome.started) return "ignored"
       if (outcome.code === "defect") return "failure"
+      // One that asks for fewer calls has not broken, and has not recovered either; and its limit may be one of a single tenant.
+      if (outcome.code === "rate_limited") return "ignored"
       if (outcome.code !== "failed") return "success"
       // A no that the tool declares is the word of a backend that works.
       const { failure } = outcome as { readonly failure?: unknown }
@@ -293,6 +297,37 @@ export const cancelledBeforeStart = (asked: Asked, stop: StopReason): Any =>
     ),
     stop.reason
   )
+
+/** Stopped after an attempt that failed and before the next: what the attempts have done stands. */
+export const cancelledBetween = (asked: Asked, stop: StopReason, of: Any, policy: ToolPolicy.ToolPolicy): Any => {
+  const retryable = of.effect === "none" || safe(asked, policy)
+  const words = of.effect === "none" && policy.access === "write" ? nothingChanged : unknownEffect(policy, retryable)
+  const outcome = base(
+    asked,
+    "cancelled",
+    stop.code,
+    true,
+    of.effect,
+    retryable,
+    saying(stop.code, ` before it was tried again; ${words}`)
+  )
+  if (of.attempts !== undefined) (outcome as { attempts?: number }).attempts = of.attempts
+  return withReason(outcome, stop.reason)
+}
+
+/** How often a run was started is told with its end; and where an attempt before may have had its effect, so may the call. */
+export const afterAttempts = (
+  asked: Asked,
+  of: Any,
+  attempts: number,
+  inDoubt: boolean,
+  policy: ToolPolicy.ToolPolicy
+): Any => {
+  if (!inDoubt || of.effect !== "none") return { ...of, attempts }
+  const retryable = of.retryable && safe(asked, policy)
+  const message = `${of.message}; an earlier attempt may have done it: ${unknownEffect(policy, retryable)}`
+  return { ...of, attempts, effect: "unknown", retryable, message }
+}
 
 export const cancelled = (asked: Asked, stop: StopReason | undefined, policy: ToolPolicy.ToolPolicy): Any => {
   const code = stop?.code ?? "by_itself"
@@ -366,7 +401,7 @@ export const duplicate = (asked: Asked, of: Any, tool: ToolEntry | undefined): E
       )
   }
   if (copy.status === "ok") return decode("result", tool!.decodeResult)
-  if (copy.code === "failed" && copy.encoded !== undefined) return decode("failure", tool!.decodeFailure)
+  if ("failure" in copy && copy.encoded !== undefined) return decode("failure", tool!.decodeFailure)
   return Exit.succeed(copy)
 }
 
@@ -412,7 +447,8 @@ export const succeeded = (
 const unencodableResult = (asked: Asked, problem: string, effect: Outcome.Effect): Any =>
   base(asked, "error", "unencodable_result", true, effect, false, afterTheRun(effect, problem))
 
-const ask = (classify: ((failure: any) => boolean) | undefined, failure: unknown): boolean => {
+/** What a classifier says of a failure; one that throws says no. */
+export const ask = (classify: ((failure: any) => boolean) | undefined, failure: unknown): boolean => {
   if (classify === undefined) return false
   try {
     return classify(failure) === true
@@ -421,11 +457,51 @@ const ask = (classify: ((failure: any) => boolean) | undefined, failure: unknown
   }
 }
 
+/**
+ * Whether a failure says that there were too many calls, and after how many milliseconds the next may come: 0 where it does not say,
+ * `Infinity` for never. What is no time (`NaN` of a header that was not there) says nothing of it.
+ */
+export const tooMany = ({ failures: { rateLimited } }: ToolPolicy.ToolPolicy, failure: unknown): number | undefined => {
+  if (rateLimited === undefined) return undefined
+  try {
+    const said = rateLimited(failure)
+    if (said === true) return 0
+    if (said === false || said == null || Number.isNaN(said)) return undefined
+    const millis = Duration.toMillis(Duration.fromInputUnsafe(said))
+    return Number.isNaN(millis) ? undefined : Math.max(0, millis)
+  } catch {
+    return undefined
+  }
+}
+
 const failed = (asked: Asked, tool: ToolEntry, failure: unknown): Any => {
   const { policy } = tool
+  const after = tooMany(policy, failure)
+  if (after !== undefined) return rateLimited(asked, tool, failure, after)
   const effect: Outcome.Effect = policy.access === "read" || ask(policy.failures.noEffect, failure) ? "none" : "unknown"
   const transient = ask(policy.failures.transient, failure)
   const retryable = transient && (effect === "none" || safe(asked, policy))
+  const encoded = encodedFailure(tool, failure)
+  const told = describeFailure(failure, encoded)
+  const words = effect === "unknown" ? `${told}; ${unknownEffect(policy, retryable)}` : told
+  return { ...base(asked, "error", "failed", true, effect, retryable, words), failure, encoded } as Any
+}
+
+/** It was not let in: that is no effect, and it may come back. */
+const rateLimited = (asked: Asked, tool: ToolEntry, failure: unknown, after: number): Any => {
+  const encoded = encodedFailure(tool, failure)
+  const when = after === Infinity
+    ? "and it says that none will be let in"
+    : after === 0
+    ? "call it again later"
+    : `call it again in ${Duration.format(Duration.millis(after))}`
+  const words = `${describeFailure(failure, encoded)}; there were too many calls, so it was not done: ${when}`
+  const outcome = base(asked, "error", "rate_limited", true, "none", after !== Infinity, words)
+  const told = after === 0 || after === Infinity ? undefined : { retryAfter: after }
+  return { ...outcome, ...told, failure, encoded } as Any
+}
+
+const encodedFailure = (tool: ToolEntry, failure: unknown): unknown => {
   let encoded: unknown
   try {
     const attempt = tool.encodeFailure(failure)
@@ -435,9 +511,7 @@ const failed = (asked: Asked, tool: ToolEntry, failure: unknown): Any => {
   } catch {
     // The words are enough: a failure that cannot be encoded is still the call's failure.
   }
-  const told = describeFailure(failure, encoded)
-  const words = effect === "unknown" ? `${told}; ${unknownEffect(policy, retryable)}` : told
-  return { ...base(asked, "error", "failed", true, effect, retryable, words), failure, encoded } as Any
+  return encoded
 }
 
 /** An outcome read back from its JSON, for a turn that is resumed. Fails with words where the tool cannot read its own result any more. */
@@ -452,7 +526,7 @@ export const restore = (encoded: Outcome.Encoded, tool: ToolEntry | undefined): 
       (issue) => complaint(issue).message
     )
   }
-  if (encoded.code !== "failed") return Effect.succeed(outcome as unknown as Any)
+  if (encoded.code !== "failed" && encoded.code !== "rate_limited") return Effect.succeed(outcome as unknown as Any)
   outcome["encoded"] = failure
   // A failure whose encoded form was never known is told in words alone.
   if (failure === undefined || tool === undefined) return Effect.succeed(outcome as unknown as Any)

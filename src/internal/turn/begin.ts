@@ -221,7 +221,9 @@ const makeReady = (
     /** Sets what stops the whole turn. */
     arm: () => {
       if (options?.cancelOn !== undefined) state.stopWhen(options.cancelOn)
-      if (opts.deadline !== Infinity) setting.timers.set(opts.deadline, deadlineIsOver, state)
+      if (opts.deadline === Infinity) return
+      state.deadlineAt = setting.timers.now() + opts.deadline
+      setting.timers.setAt(state.deadlineAt, deadlineIsOver, state)
     }
   }
 }

@@ -63,7 +63,9 @@ const governedCall = (
 /** A handler's own end again: its success, its failure, or an error of `effect/ai` that says what became of the call. */
 const resultOf = (outcome: Outcome.Outcome<any>): Effect.Effect<unknown, unknown> => {
   if (outcome.status === "ok") return Effect.succeed(outcome.result)
-  if (outcome.status === "error" && outcome.code === "failed") return Effect.fail(outcome.failure)
+  if (outcome.status === "error" && (outcome.code === "failed" || outcome.code === "rate_limited")) {
+    return Effect.fail(outcome.failure)
+  }
   const description = outcome.message
   // What broke is nobody's business outside.
   if (outcome.status === "error" && outcome.code === "defect") return Effect.die(new Error(description))

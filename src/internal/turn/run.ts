@@ -1,9 +1,11 @@
 /**
  * One execution of a call, as the state of its turn drives it.
  *
- * - U1: a run goes waiting → starting → running → ended, and never back.
- * - U2: the first reason stands: a run that was stopped is not timed out afterwards, nor the other way round.
- * - U3: a write without a key is never interrupted once it has started.
+ * - U1: a run goes waiting → starting → running → ended. It goes back to waiting only between two attempts (rule R24): its work has
+ *   ended then, its permit is given back, its keys are kept, and whatever ends it there answers for the attempts that were made.
+ * - U2: the first reason stands: a run that was stopped is not timed out afterwards, nor the other way round. One that was told to stop
+ *   makes no further attempt.
+ * - U3: a write without a key is never interrupted once it has started, and never started twice.
  */
 import type * as Exit from "effect/Exit"
 import type * as Fiber from "effect/Fiber"
@@ -21,6 +23,7 @@ import type { Intake, Taken } from "./intake.ts"
 import type { HeldKey, Keys } from "./keys.ts"
 import type { Claim } from "./leases.ts"
 import type { Middleware } from "./middleware.ts"
+import { inAll, type Pauses } from "./retry.ts"
 import type { RuntimeState } from "./runtime.ts"
 import type { TurnState } from "./state.ts"
 import type { Surroundings } from "./surroundings.ts"
@@ -127,6 +130,16 @@ export class Run extends Siblings.Member<AnyOutcome> implements Backend.Entry, A
   nested: Set<TurnState> | undefined = undefined
   /** Told when this run is to stop, whether or not its fiber is interrupted for it. */
   heeding: Set<() => void> | undefined = undefined
+  /** How often its handler was started. */
+  attempt = 0
+  /** What its last attempt came to, while it pauses, or stands in line for the next. */
+  failed: AnyOutcome | undefined = undefined
+  /** An attempt may have had its effect, and nobody has found out. */
+  inDoubt = false
+  /** It was told to stop, whatever became of that. */
+  told = false
+  /** Its policy's schedule, once it was asked for. */
+  pauses: Pauses | undefined = undefined
 
   constructor(
     group: Siblings.Group<AnyOutcome>,
@@ -211,10 +224,19 @@ export class Run extends Siblings.Member<AnyOutcome> implements Backend.Entry, A
   }
 
   skip(reason: Siblings.StopReason): void {
-    this.turn.conclude(this, Answers.cancelledBeforeStart(this, reason))
+    this.turn.endUnstarted(this, this.cancelledNow(this, reason))
+  }
+
+  /** What a place of it is answered that leaves now. */
+  cancelledNow(asked: Answers.Asked, reason: Siblings.StopReason): AnyOutcome {
+    if (this.failed !== undefined) return Answers.cancelledBetween(asked, reason, this.failed, this.policy)
+    return this.atWork
+      ? inAll(this, Answers.cancelled(asked, reason, this.policy))
+      : Answers.cancelledBeforeStart(asked, reason)
   }
 
   stop(reason: Siblings.StopReason): void {
+    this.told = true
     if (this.stopReason !== undefined || this.expired !== undefined || this.concluding) return
     this.stopReason = reason
     if (this.starting) this.fiber?.interruptUnsafe()
@@ -253,11 +275,12 @@ export class Run extends Siblings.Member<AnyOutcome> implements Backend.Entry, A
 
 /** What a handler sees of its call, and how a turn inside it finds its surroundings. */
 export class CallView implements TurnContext.CallContext {
-  readonly attempt = 1
+  readonly attempt: number
   /** @internal */
   readonly run: Run
   constructor(run: Run) {
     this.run = run
+    this.attempt = Math.max(1, run.attempt)
   }
   get identity() {
     return this.run.turn.identity()

@@ -84,6 +84,11 @@ export class RuntimeState {
     this.depth++
   }
 
+  /** Something has changed that turns inside handlers may wait for. */
+  touchNested(): void {
+    for (const turn of this.turns) if (turn.ancestors !== undefined) this.touch(turn)
+  }
+
   /** Ends a step; the outermost one does what has become possible, and then tells what has happened. */
   leave(): void {
     if (this.depth > 1) {

@@ -88,7 +88,7 @@ interface NotExecuted {
 
 /** The tool's own failure, or an error of `effect/ai`, as its resolver gives them; undefined for any other answer. */
 const failureOf = (outcome: AnyOutcome): unknown => {
-  if (outcome.status !== "error" || outcome.code !== "failed") return undefined
+  if (outcome.status !== "error" || (outcome.code !== "failed" && outcome.code !== "rate_limited")) return undefined
   const { encoded, failure, name } = outcome
   if (encoded !== undefined || AiError.isAiError(failure)) return failure
   return AiError.isAiErrorReason(failure)

@@ -3,7 +3,8 @@
  *
  * - T1: a slot is filled once; whoever comes later finds it filled. The turn closes when no slot is open.
  * - T2: keys first, then the turn's own limit and the permit together, then the start.
- * - T3: a permit and keys are given back when the work has really ended, never when the answer is given.
+ * - T3: a permit and keys are given back when the work has really ended, never when the answer is given. Between two attempts the
+ *   work has ended, and the keys are kept all the same.
  * - T4: no fiber of the turn runs when it has closed, but for those of runs that the supervisor has taken over.
  */
 import * as Cause from "effect/Cause"
@@ -33,6 +34,7 @@ import type { Middleware, Ready } from "./middleware.ts"
 import type { Online } from "./online.ts"
 import { Paths } from "./paths.ts"
 import { inTime, leavableStep, patience } from "./patience.ts"
+import { inAll, lastMoment, mayTryAgain, pauseOf, questionOf } from "./retry.ts"
 import { CallView, Run, type Setting } from "./run.ts"
 import type { Handled, Runner } from "./tool.ts"
 
@@ -43,7 +45,7 @@ const waitIsOver = (run: Run): void =>
   run.turn.step(() => {
     const { policy } = run
     const limit = { clock: "waitTimeout", millis: policy.waitTimeout } as const
-    if (run.phase === "waiting") run.turn.conclude(run, Answers.timedOut(run, limit, policy))
+    if (run.phase === "waiting") run.turn.notStarted(run, () => Answers.timedOut(run, limit, policy))
     else if (run.starting && run.stopReason === undefined) {
       run.expired = limit
       run.fiber?.interruptUnsafe()
@@ -52,6 +54,7 @@ const waitIsOver = (run: Run): void =>
 const helpersAreLate = (turn: TurnState): void => turn.step(() => turn.closeWithoutHelpers())
 const looksAgain = (run: Run): void => run.turn.step(() => run.looksAgain())
 const silenceIsOver = (run: Run): void => run.turn.step(() => run.turn.silent(run))
+const pauseIsOver = (run: Run): void => run.turn.step(() => run.turn.standsInLineAgain(run))
 
 /** What only some turns have, made when it is first needed. */
 class Rare {
@@ -91,6 +94,8 @@ export class TurnState implements TurnPlan.Nested {
   running = 0
   private startedAt = 0
   stopped: Siblings.StopReason | undefined = undefined
+  /** When its deadline is, on the clock of its timers. */
+  deadlineAt = Infinity
   touched = false
   closed = false
   private planned = false
@@ -145,7 +150,7 @@ export class TurnState implements TurnPlan.Nested {
   }
   goesFirst(owner: object): boolean {
     const run = owner as Run
-    if (run.phase === "running" || run.givenUp || run.turn === this) return true
+    if (run.phase === "running" || run.attempt > 0 || run.givenUp || run.turn === this) return true
     // What has not started yields to work inside what has: calls of the turns around this one, and of other top-level turns.
     // Between nested turns of different calls the earlier place goes first.
     if (run.turn.ancestors === undefined) return false
@@ -249,7 +254,7 @@ export class TurnState implements TurnPlan.Nested {
       this.open++
       return this.fill(position, Answers.refused(held, code, message))
     }
-    if ((run.phase !== "waiting" && !run.starting) || run.concluding) return
+    if (run.attempt > 0 || (run.phase !== "waiting" && !run.starting) || run.concluding) return
     const refused = (taken: Taken) => Answers.refused(taken, code, message)
     const leaves = this.placesOf(position)
     const others = this.hasOthers(run, leaves)
@@ -268,7 +273,9 @@ export class TurnState implements TurnPlan.Nested {
   /** Refuses all that has not begun, held calls included. */
   refuseUnstarted(code: Outcome.ErrorCode, message: string): void {
     for (const run of this.runs) {
-      if (run.phase === "waiting" || run.starting) this.refuseRun(run, Answers.refused(run, code, message))
+      if (run.attempt === 0 && (run.phase === "waiting" || run.starting)) {
+        this.refuseRun(run, Answers.refused(run, code, message))
+      }
     }
     if (this.rare === undefined) return
     const { held, heldTwins } = this.rare
@@ -483,7 +490,7 @@ export class TurnState implements TurnPlan.Nested {
     }
     this.event((base) => ({ ...base(run), _tag: "CallHeld" }))
     for (const later of this.runs) {
-      if (later.phase !== "waiting" || later.position <= run.position) continue
+      if (later.phase !== "waiting" || later.attempt > 0 || later.position <= run.position) continue
       if (run.node === undefined || later.node === undefined || !TurnPlan.conflict(run.node, later.node)) continue
       later.behindHeld = true
       if (!later.undecided) this.deferLater(later)
@@ -599,14 +606,14 @@ export class TurnState implements TurnPlan.Nested {
   }
 
   private readonly timeWait = (run: Run): void => {
-    if (run.phase === "waiting" || run.starting) {
+    if ((run.phase === "waiting" || run.starting) && run.attempt === 0) {
       run.timer = this.setting.timers.set(run.policy.waitTimeout, waitIsOver, run)
     }
   }
 
   private admit(run: Run): void {
     if (
-      run.phase !== "waiting" || run.state === "waiting" || run.undecided || run.gated ||
+      run.phase !== "waiting" || run.state === "waiting" || run.undecided || run.gated || run.concluding ||
       (run.node !== undefined && run.node.pending > 0)
     ) return
     if (this.setting.emit !== undefined) run.readyAt = this.setting.timers.now()
@@ -617,7 +624,11 @@ export class TurnState implements TurnPlan.Nested {
     const lines = this.lines ??= new Lines(tenant, held, Infinity)
     if (pool === undefined && lines.limiter === undefined) return this.begin(run)
     const refusal = lines.join(run, pool)
-    if (refusal === undefined) return this.touch()
+    if (refusal === undefined) {
+      // It has its keys: work inside whoever holds the permits may wait for them.
+      if (run.attempt > 0 && run.node !== undefined) this.setting.runtime.touchNested()
+      return this.touch()
+    }
     this.turnedAway(run, refusal)
   }
 
@@ -679,7 +690,7 @@ export class TurnState implements TurnPlan.Nested {
 
   /** The backend does not take a run. */
   turnedAway(run: Run, why: Backend.Refusal): void {
-    this.conclude(run, Answers.refusedByBackend(run, run.list!.pool.name, why))
+    this.notStarted(run, () => Answers.refusedByBackend(run, run.list!.pool.name, why))
   }
 
   /** Tells of those that joined a line and were not served at once. */
@@ -700,6 +711,7 @@ export class TurnState implements TurnPlan.Nested {
   /** Keys and permit are there: the call is started, in one step (rule R21). */
   begin(run: Run): void {
     if (run.phase !== "waiting") return this.release(run)
+    if (run.failed !== undefined) return this.beginAgain(run, run.failed)
     const repeated = repeatedTooOften(this.setting, run.taken)
     if (repeated !== undefined) return this.conclude(run, Answers.refused(run, "over_limit", repeated))
     this.running++
@@ -846,10 +858,12 @@ export class TurnState implements TurnPlan.Nested {
     const { setting } = this
     const { middleware } = setting
     const { policy, runner, taken } = run
-    if (setting.conversation !== undefined && !taken.repeatable) {
+    const first = ++run.attempt === 1
+    run.failed = undefined
+    if (first && setting.conversation !== undefined && !taken.repeatable) {
       setting.runtime.repeats.note(setting.conversation, digestOf(taken))
     }
-    if (run.approved !== undefined || setting.kept !== undefined) {
+    if (first && (run.approved !== undefined || setting.kept !== undefined)) {
       const { tenant, turn } = this.identity()
       const { decided } = setting.runtime
       // Another copy of this parked turn was quicker.
@@ -875,13 +889,13 @@ export class TurnState implements TurnPlan.Nested {
       this.event((base) => ({
         ...base(run),
         _tag: "CallStarted",
-        attempt: 1,
+        attempt: run.attempt,
         backend: run.runner.entry.backendName,
         waited: {
           keys: run.waitedForKeys ? run.readyAt - (run.since === 0 ? this.startedAt : run.since) : 0,
           permit: run.waitedForPermit ? Math.max(0, now - run.readyAt - rate) : 0,
           rate,
-          approval: run.approved?.waited ?? 0
+          approval: first ? run.approved?.waited ?? 0 : 0
         }
       }))
     }
@@ -1042,13 +1056,99 @@ export class TurnState implements TurnPlan.Nested {
     } else if (Exit.isFailure(exit)) outcome = Answers.failedWith(run, tool, exit.cause)
     else outcome = Answers.succeeded(run, tool, exit.value, encoded!)
     if (run.permit?.admission !== undefined) run.permit.verdict = Answers.verdict(outcome, policy)
+    outcome = inAll(run, outcome)
     if (run.givenUp) return this.settledLate(run, outcome)
+    if (policy.retry !== undefined && this.stopped === undefined && mayTryAgain(run, outcome)) {
+      return this.pause(run, outcome)
+    }
+    this.over(run, outcome)
+  }
+
+  /** The work is over, and will not be tried again. */
+  private over(run: Run, outcome: AnyOutcome): void {
     const { middleware } = this.setting
     if (
-      middleware?.hasAfter === true &&
-      (outcome.status === "ok" || (outcome.status === "error" && outcome.code === "failed"))
+      middleware?.hasAfter === true && (
+        outcome.status === "ok" ||
+        (outcome.status === "error" && (outcome.code === "failed" || outcome.code === "rate_limited"))
+      )
     ) return this.after(run, outcome, middleware)
     this.conclude(run, outcome)
+  }
+
+  /** An attempt has failed and may be made again: its permit goes back, its keys and its reservation stay (rule R24). */
+  private pause(run: Run, outcome: AnyOutcome): void {
+    const { timers } = this.setting
+    if (run.timer !== undefined) run.timer.off = true
+    if (run.idleTimer !== undefined) run.idleTimer.off = true
+    run.timer = run.idleTimer = undefined
+    this.running--
+    run.phase = "waiting"
+    run.failed = outcome
+    run.inDoubt = outcome.effect === "unknown"
+    run.expired = undefined
+    run.waitedForKeys = run.waitedForPermit = false
+    this.givePermitBack(run)
+    let known = false
+    const asking = this.helper(pauseOf(run, outcome), (exit) => {
+      known = true
+      run.asking = undefined
+      if (run.phase !== "waiting" || run.concluding) return
+      const pause = Exit.isSuccess(exit) ? exit.value as number | undefined : undefined
+      if (pause === undefined || timers.now() + pause >= lastMoment(this)) return this.endUnstarted(run, outcome)
+      this.event((base): TurnEvent.CallRetried => ({
+        ...base(run),
+        _tag: "CallRetried",
+        attempt: run.attempt,
+        outcome,
+        pause
+      }))
+      run.timer = timers.set(pause, pauseIsOver, run)
+    })
+    if (!known) run.asking = asking
+  }
+
+  /** The pause is over: it waits for a permit like any other call that has its keys, on a clock of its own. */
+  standsInLineAgain(run: Run): void {
+    if (run.phase !== "waiting" || run.concluding) return
+    run.timer = this.setting.timers.set(run.policy.waitTimeout, waitIsOver, run)
+    run.becomesReady()
+  }
+
+  /** The next attempt may be made: where the last one may have had its effect, the tool may have to be asked first. */
+  private beginAgain(run: Run, outcome: AnyOutcome): void {
+    if (run.concluding) return this.givePermitBack(run)
+    this.running++
+    const question = questionOf(run, this.setting.graceReads)
+    if (question === undefined) return this.launch(run)
+    run.phase = "running"
+    run.starting = true
+    if (run.timer !== undefined) run.timer.off = true
+    let known = false
+    const asking = this.helper(Effect.provide(question, this.contextOf(run)), (exit) => {
+      known = true
+      run.starting = false
+      run.fiber = undefined
+      if (run.stopReason !== undefined) return this.conclude(run, run.cancelledNow(run, run.stopReason))
+      const found = Exit.isSuccess(exit) ? exit.value as AnyOutcome | "not applied" | undefined : undefined
+      if (found === undefined) return this.over(run, outcome)
+      run.inDoubt = false
+      if (found === "not applied") return this.launch(run)
+      this.over(run, inAll(run, found))
+    })
+    if (!known) run.fiber = asking
+  }
+
+  /** A call that waits will not be started: it is answered so, or, where it was started before, as its last attempt. */
+  notStarted(run: Run, answer: () => AnyOutcome): void {
+    this.endUnstarted(run, run.failed ?? answer())
+  }
+
+  endUnstarted(run: Run, outcome: AnyOutcome): void {
+    if (run.attempt === 0) return this.conclude(run, outcome)
+    // Its answer may have to be written down first: nobody is to start it meanwhile.
+    if (run.state === "waiting") run.list!.pool.leave(run.list!, run)
+    this.over(run, outcome)
   }
 
   /** The work is over, and what it came to is known: no stop and no clock changes it any more. */
@@ -1061,7 +1161,7 @@ export class TurnState implements TurnPlan.Nested {
       const told = Exit.isSuccess(exit)
         ? exit.value as AnyOutcome
         : Answers.brokenAfter(run, outcome, `a step after it broke: ${causeText(exit.cause)}`)
-      this.settle(run, told)
+      this.settle(run, inAll(run, told))
     })
   }
 
@@ -1130,18 +1230,22 @@ export class TurnState implements TurnPlan.Nested {
 
   /** The work has really ended: keys and permit go back. */
   private release(run: Run): void {
-    const { node, permit } = run
-    run.fiber = undefined
-    if (permit !== undefined) {
-      run.permit = undefined
-      this.lines!.release(permit)
-      // This turn, or whoever is next at this backend, goes on in this step.
-      this.touch()
-    }
+    const { node } = run
+    this.givePermitBack(run)
     if (node !== undefined) {
       run.node = undefined
-      this.setting.runtime.endNode(node, run.phase !== "waiting")
+      this.setting.runtime.endNode(node, run.phase !== "waiting" || run.attempt > 0)
     }
+  }
+
+  private givePermitBack(run: Run): void {
+    const { permit } = run
+    run.fiber = undefined
+    if (permit === undefined) return
+    run.permit = undefined
+    this.lines!.release(permit)
+    // This turn, or whoever is next at this backend, goes on in this step.
+    this.touch()
   }
 
   /** The grace has run out: the call is answered, its work goes on with the supervisor (rule R20). */
@@ -1151,9 +1255,12 @@ export class TurnState implements TurnPlan.Nested {
     run.givenUp = true
     this.running--
     runtime.unsettled.add(run)
-    const outcome = run.expired !== undefined
-      ? Answers.timedOut(run, run.expired, run.policy)
-      : Answers.cancelled(run, run.stopReason, run.policy)
+    const outcome = inAll(
+      run,
+      run.expired !== undefined
+        ? Answers.timedOut(run, run.expired, run.policy)
+        : Answers.cancelled(run, run.stopReason, run.policy)
+    )
     const limited = run.permit !== undefined
     const done = () =>
       this.step(() => {
@@ -1236,7 +1343,7 @@ export class TurnState implements TurnPlan.Nested {
         return this.leaveRun(
           run,
           leaves,
-          (taken) => run.atWork ? Answers.cancelled(taken, stop, run.policy) : Answers.cancelledBeforeStart(taken, stop)
+          (taken) => run.cancelledNow(taken, stop)
         )
       }
       if (run.phase === "waiting") run.skip(stop)
@@ -1434,14 +1541,12 @@ export class TurnState implements TurnPlan.Nested {
     if (first === undefined) return
     // What it opens the way for is looked at next, and then whether that was enough.
     this.touch()
-    this.conclude(
-      first,
+    this.notStarted(first, () =>
       Answers.refused(
         first,
         "deadlock",
         `it and a call of another turn wait for each other: it was not started, so that both turns can go on`
-      )
-    )
+      ))
   }
 }
 
