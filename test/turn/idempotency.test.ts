@@ -64,6 +64,12 @@ const stageOf = (ledger: Ledger) => {
     wide: pipe(tool("wide"), IdempotencyStore.record(key, { scope: "tenant" })),
     bank: pipe(tool("bank"), IdempotencyStore.record(key), ToolPolicy.on(Bank)),
     short: pipe(tool("short"), IdempotencyStore.record(key), ToolPolicy.timeout(50)),
+    stubborn: pipe(
+      tool("stubborn"),
+      IdempotencyStore.record(key),
+      ToolPolicy.retry({ times: 3 }),
+      ToolPolicy.on(Bank)
+    ),
     none: tool("none")
   }
   const toolkit = Toolkit.make(
@@ -73,6 +79,7 @@ const stageOf = (ledger: Ledger) => {
     tools.wide,
     tools.bank,
     tools.short,
+    tools.stubborn,
     tools.none
   )
   const handler = (name: string) => () =>
@@ -111,6 +118,7 @@ const stageOf = (ledger: Ledger) => {
     wide: handler("wide"),
     bank: handler("bank"),
     short: handler("short"),
+    stubborn: handler("stubborn"),
     none: handler("none")
   })
   return { toolkit, handlers }
@@ -560,5 +568,37 @@ describe("R21: the start, step by step", () => {
         Effect.flip
       ) as Effect.Effect<TurnError.TurnError>
       assert.include(error.message, `tool "record": expected a layer of "effect-turn/IdempotencyStore"`)
+    }))
+})
+
+describe("R23, R24: a key, and runs that are tried again", () => {
+  it.effect("the key is kept from the first attempt to the last, and recorded once", () =>
+    Effect.gen(function*() {
+      const { ledger, run, store } = yield* setUp()
+      ledger.does = ["declines", "declines", "pays"]
+      const attempts: Array<string> = []
+      const fiber = yield* fork(run([ToolCall.make("1", "stubborn", ab), ToolCall.make("2", "stubborn", ab)], {
+        onEvent: (event) => event._tag === "CallStarted" && attempts.push(`${event.id}/${event.attempt}`)
+      }))
+      yield* TestClock.adjust(30)
+      assert.deepStrictEqual(yield* states(store), ["a reserved"])
+      yield* TestClock.adjust(100_000)
+      const outcomes = yield* ended(fiber)
+      assert.deepStrictEqual(outcomes.map((one) => [one.status, one.attempts, one.replayed]), [
+        ["ok", 3, undefined],
+        ["ok", undefined, true]
+      ])
+      assert.deepStrictEqual(attempts, ["1/1", "1/2", "1/3"])
+      assert.deepStrictEqual(yield* states(store), ["a applied"])
+    }))
+
+  it.effect("what is left in doubt by the last attempt is in doubt", () =>
+    Effect.gen(function*() {
+      const { ledger, one, store } = yield* setUp()
+      ledger.does = ["declines", "fails after"]
+      assert.deepInclude(yield* drive(one("stubborn", ab)), { code: "failed", effect: "unknown", attempts: 2 })
+      assert.deepStrictEqual(yield* states(store), ["a unknown"])
+      assert.deepInclude(yield* drive(one("stubborn", ab)), { code: "in_doubt" })
+      assert.strictEqual(ledger.runs.length, 2)
     }))
 })

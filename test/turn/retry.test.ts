@@ -978,10 +978,15 @@ describe("R24: around a call that is tried again", () => {
       const seen: Array<string> = []
       const step = (what: string) => () => Effect.andThen(Effect.sync(() => seen.push(what)), Effect.sleep(5))
       const journal = Layer.succeed(TurnJournal.TurnJournal, {
-        reserve: step("reserve"),
-        settle: (_: unknown, outcome: Outcome.Encoded) => step(`settle ${outcome.status} ${outcome.attempts}`)(),
-        free: step("free"),
-        entries: () => Effect.succeed([])
+        lease: 30_000,
+        reserve: () => Effect.as(step("reserve")(), { _tag: "Reserved", again: false } as const),
+        renew: () => Effect.succeed(true),
+        settle: (_: unknown, __: string, { attempts, status }: Outcome.Encoded) =>
+          Effect.as(step(`settle ${status} ${attempts}`)(), true),
+        amend: () => Effect.succeed(true),
+        free: () => Effect.as(step("free")(), true),
+        entries: () => Effect.succeed([]),
+        expire: Effect.succeed(0)
       })
       const given = { layer: journal as Layer.Layer<any> }
       yield* alone([write, forward, steady(2)], [{ fail: 1 }, { fail: 1 }, {}], given)

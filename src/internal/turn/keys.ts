@@ -21,7 +21,7 @@ import * as Answers from "./answers.ts"
 import { digestOf } from "./approvals.ts"
 import { causeText } from "./intake.ts"
 import { type Claim, Leases } from "./leases.ts"
-import { inTime } from "./patience.ts"
+import { inTime, patience } from "./patience.ts"
 import type { Run } from "./run.ts"
 import { told } from "./told.ts"
 
@@ -180,7 +180,10 @@ export const reserve = (run: Run, held: HeldKey): Effect.Effect<Found, never, an
             case "Applied":
               return Effect.flatMap(attempt(true), (taken) =>
                 taken._tag === "go"
-                  ? Effect.map(verified(run, verdict.result), (outcome): Found => ({ _tag: "answer", outcome }))
+                  ? Effect.map(applied(run, verdict.result), (outcome): Found => ({
+                    _tag: "answer",
+                    outcome: { ...outcome, started: false, replayed: true } as AnyOutcome
+                  }))
                   : Effect.succeed(taken))
           }
         })
@@ -266,6 +269,11 @@ export const ask = (run: Run): Effect.Effect<ToolPolicy.Verdict<unknown>, never,
     run.turn.setting.graceReads
   ).pipe(
     Effect.exit,
+    Effect.tap((exit) =>
+      Exit.isFailure(exit)
+        ? Effect.logWarning(`the tool "${run.name}" could not say what became of a call`, exit.cause)
+        : Effect.void
+    ),
     Effect.map((exit) => {
       const verdict: unknown = Exit.isSuccess(exit) ? Option.getOrUndefined(exit.value) : undefined
       const tag = (verdict as { readonly _tag?: unknown } | null | undefined)?._tag
@@ -274,14 +282,18 @@ export const ask = (run: Run): Effect.Effect<ToolPolicy.Verdict<unknown>, never,
   )
 }
 
-/** The answer of a write that its tool knows to have been applied. */
-export const verified = (run: Run, result: unknown): Effect.Effect<AnyOutcome, never, any> => {
-  const { entry } = run.runner
-  return Effect.map(Effect.exit(entry.encode(result)), (encoded) => ({
-    ...Answers.succeeded(run, entry, result, encoded),
-    started: false,
-    replayed: true
-  } as AnyOutcome))
+/** The answer of a write of which its tool has said that it was applied. */
+export const applied = (run: Run, result: unknown): Effect.Effect<AnyOutcome, never, any> => {
+  const { policy, runner: { entry }, turn } = run
+  // Writing the answer down is not asking, and what is known is not forgotten for it.
+  const clock = Math.max(policy.timeout, patience)
+  const encoding = inTime("a schema", Effect.suspend(() => entry.encode(result)), clock, turn.setting.graceReads)
+  return Effect.map(Effect.exit(encoding), (exit) => {
+    const encoded = Exit.isSuccess(exit) && Option.isNone(exit.value)
+      ? Exit.die(new Error(`it took longer than ${clock} ms to encode`))
+      : Exit.map(exit, Option.getOrUndefined)
+    return Answers.succeeded(run, entry, result, encoded)
+  })
 }
 
 /** Keeps the reservation while the work goes on. */

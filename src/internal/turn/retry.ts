@@ -12,17 +12,15 @@
  */
 import * as Cause from "effect/Cause"
 import * as Clock from "effect/Clock"
-import * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
-import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
 import type * as Pull from "effect/Pull"
-import * as Random from "effect/Random"
 import * as Schedule from "effect/Schedule"
 import type * as Outcome from "../../Outcome.ts"
 import type * as ToolPolicy from "../../ToolPolicy.ts"
 import * as Answers from "./answers.ts"
+import { applied, ask } from "./keys.ts"
 import { inTime, patience } from "./patience.ts"
 import type { Run } from "./run.ts"
 import type { TurnState } from "./state.ts"
@@ -79,7 +77,7 @@ export const pauseOf = (run: Run, outcome: AnyOutcome): Effect.Effect<number | u
   })
 }
 
-const dice = (run: Run): number => Context.get(run.turn.setting.around.context, Random.Random).nextDoubleUnsafe()
+const dice = (run: Run): number => run.turn.setting.around.random.nextDoubleUnsafe()
 
 const scheduled = (
   run: Run,
@@ -126,33 +124,17 @@ export const lastMoment = (turn: TurnState): number => {
  * have done nothing, or nothing that helps.
  */
 export const questionOf = (
-  run: Run,
-  grace: number
-): Effect.Effect<AnyOutcome | "not applied" | undefined, never, any> | undefined => {
-  const { policy, runner: { entry }, taken } = run
-  const { ask, mode } = policy.idempotency ?? {}
-  if (!run.inDoubt || mode !== "verify") return undefined
-  return Effect.gen(function*() {
-    if (ask === undefined) return undefined
-    const asked = yield* Effect.exit(inTime(
-      `the question what became of a call of "${run.name}"`,
-      Effect.suspend(() => ask(taken.params, taken.idempotencyKey!)),
-      policy.timeout,
-      grace
-    ))
-    if (Exit.isFailure(asked)) {
-      yield* Effect.logWarning(`the tool "${run.name}" could not say what became of a call`, asked.cause)
-      return undefined
-    }
-    const verdict = Option.getOrUndefined(asked.value)
-    if (verdict?._tag === "NotApplied") return "not applied"
-    if (verdict?._tag !== "Applied") return undefined
-    // Writing the answer down is not asking, and what is known is not forgotten for it.
-    const clock = Math.max(policy.timeout, patience)
-    const encoded = yield* Effect.exit(inTime("a schema", entry.encode(verdict.result), clock, grace))
-    const given = Exit.isSuccess(encoded) && Option.isNone(encoded.value)
-      ? Exit.die(new Error(`it took longer than ${clock} ms to encode`))
-      : Exit.map(encoded, Option.getOrUndefined)
-    return Answers.succeeded(run, entry, verdict.result, given)
-  })
-}
+  run: Run
+): Effect.Effect<AnyOutcome | "not applied" | undefined, never, any> | undefined =>
+  !run.inDoubt || run.policy.idempotency?.mode !== "verify"
+    ? undefined
+    : Effect.flatMap(ask(run), (verdict): Effect.Effect<AnyOutcome | "not applied" | undefined, never, any> => {
+      switch (verdict._tag) {
+        case "Applied":
+          return applied(run, verdict.result)
+        case "NotApplied":
+          return Effect.succeed("not applied")
+        case "NotKnown":
+          return Effect.succeed(undefined)
+      }
+    })

@@ -634,6 +634,7 @@ export class TurnState implements TurnPlan.Nested {
 
   /** Whether a run may go on to its permit, and then to its key. What has its answer already, or has to wait, needs no permit. */
   private mayHaveKey(run: Run, limited: boolean): boolean {
+    if (run.held !== undefined) return true
     const other = Keys.holderOf(run)
     if (other !== undefined) {
       this.awaitKey(run, other)
@@ -681,11 +682,7 @@ export class TurnState implements TurnPlan.Nested {
   private waitAgain(run: Run): void {
     run.phase = "waiting"
     this.running--
-    const { permit } = run
-    if (permit === undefined) return
-    run.permit = undefined
-    this.lines!.release(permit)
-    this.touch()
+    this.givePermitBack(run)
   }
 
   /** The backend does not take a run. */
@@ -1119,7 +1116,7 @@ export class TurnState implements TurnPlan.Nested {
   private beginAgain(run: Run, outcome: AnyOutcome): void {
     if (run.concluding) return this.givePermitBack(run)
     this.running++
-    const question = questionOf(run, this.setting.graceReads)
+    const question = questionOf(run)
     if (question === undefined) return this.launch(run)
     run.phase = "running"
     run.starting = true
