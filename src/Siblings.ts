@@ -1,15 +1,17 @@
 /**
  * What happens to the others when one fails, as combinators over any effects: let-finish, fail-fast, fail-fast on a predicate,
- * quorum, protected members. No fiber is left behind, the first failure is kept apart from the cancellations, and an
- * interruption from above waits for every member.
+ * quorum, all or nothing, protected members. No fiber is left behind, the first failure is kept apart from the cancellations, and
+ * an interruption from above waits for every member.
  *
  * A `Turn` runs its calls on the same core.
  *
  * @since 0.1.0
  */
 import * as Cause from "effect/Cause"
+import type * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
 import { dual } from "effect/Function"
 import {
   Group,
@@ -29,7 +31,20 @@ import * as TurnError from "./TurnError.ts"
  * @since 0.1.0
  * @stability experimental
  */
-export interface Policy<in F = unknown> extends CorePolicy<F> {}
+export interface Policy<in F = unknown> extends CorePolicy<F> {
+  readonly undoes?: false | undefined
+}
+
+/**
+ * The policy {@link allOrNothing}. It is a type of its own, since {@link all} asks its members what undoes them.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface AllOrNothing<in F = unknown> extends CorePolicy<F> {
+  readonly undoes: true
+}
 
 /**
  * A failing member changes nothing for the others. The default of a turn.
@@ -85,6 +100,23 @@ export const quorum = (n: number): Policy => {
 }
 
 /**
+ * As {@link failFast}, and then what had succeeded is undone: all members succeed, or nothing of them stands.
+ *
+ * **Details**
+ *
+ * The first failure starts nothing new, interrupts what may be interrupted, and waits for the rest. Then the successes are undone, the
+ * last to succeed first, one after the other, and never interrupted. An undo that fails does not keep the others from being done.
+ *
+ * {@link all} takes members that are {@link undoable}, or say that they have {@link nothingToUndo}: a member that says neither does not
+ * compile. In a turn, a tool says it with `ToolPolicy.undo`.
+ *
+ * @category policies
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const allOrNothing: AllOrNothing = { name: "allOrNothing", stops: failFast.stops, undoes: true }
+
+/**
  * What became of one member.
  *
  * **Details**
@@ -100,6 +132,65 @@ export type Settled<A, E> =
   | { readonly _tag: "Succeeded"; readonly value: A }
   | { readonly _tag: "Failed"; readonly cause: Cause.Cause<E>; readonly first: boolean }
   | { readonly _tag: "Cancelled"; readonly by: "sibling" | "itself"; readonly started: boolean }
+
+/**
+ * A member that had succeeded and was undone: nothing of it stands.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface Undone<out A> {
+  readonly _tag: "Undone"
+  readonly value: A
+}
+
+/**
+ * A member that succeeded and could not be undone: it stands, at least in part. `cause` is what the undo failed with.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface UndoFailed<out A, out UndoError> {
+  readonly _tag: "UndoFailed"
+  readonly value: A
+  readonly cause: Cause.Cause<UndoError>
+}
+
+/**
+ * What became of one {@link undoable} member under {@link allOrNothing}. `Succeeded` means that all members did.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export type SettledOrUndone<A, E, UndoError> = Settled<A, E> | Undone<A> | UndoFailed<A, UndoError>
+
+/** Says what undoes a member. It is also what the compiler names where it is missing. */
+const undoes = "~effect-turn/Siblings.undoable, or Siblings.nothingToUndo"
+
+/**
+ * An effect whose success can be undone, see {@link undoable}.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface Undoable<out A, out E = never, out UndoError = never, out R = never> extends Effect.Effect<A, E, R> {
+  readonly [undoes]: (value: never) => Effect.Effect<unknown, UndoError, any>
+}
+
+/**
+ * An effect that leaves nothing to undo, see {@link nothingToUndo}.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface NothingToUndo<out A, out E = never, out R = never> extends Effect.Effect<A, E, R> {
+  readonly [undoes]: "nothing"
+}
 
 const protectedTag = new WeakSet<object>()
 
@@ -119,6 +210,76 @@ export const protect = <A, E, R>(self: Effect.Effect<A, E, R>): Effect.Effect<A,
   protectedTag.add(marked)
   return marked
 }
+
+/**
+ * Says how the success of a member is undone, where the policy is {@link allOrNothing}. Under any other nothing is undone.
+ *
+ * **Details**
+ *
+ * Once started it is not interrupted, no more than what `Effect.acquireRelease` acquires: cut half-way, nobody would know what to undo.
+ * `interruptible` says that it cleans up by itself what an interruption leaves half done. Its services include those of its undo.
+ *
+ * An undo is not interrupted from outside; where it could hang, give it a limit of its own (`Effect.timeout`). The mark belongs to this
+ * effect value: put it on last.
+ *
+ * **Example** (Two bookings, or none)
+ *
+ * ```ts import.meta.vitest
+ * import { Effect } from "effect"
+ * import { Siblings } from "effect-turn"
+ *
+ * const booked = new Set<string>()
+ * const book = (what: string) =>
+ *   Effect.sync(() => booked.add(what)).pipe(
+ *     Effect.as(what),
+ *     Siblings.undoable((what) => Effect.sync(() => booked.delete(what)))
+ *   )
+ * const soldOut = Siblings.nothingToUndo(Effect.fail("sold out"))
+ *
+ * const [hotel, flight] = await Effect.runPromise(
+ *   Siblings.all([book("hotel"), soldOut], Siblings.allOrNothing)
+ * )
+ * const what = hotel._tag // => "Undone"
+ * const why = flight._tag // => "Failed"
+ * const left = booked.size // => 0
+ * ```
+ *
+ * @category combinators
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const undoable: {
+  <A, UndoError, R2>(
+    undo: (value: A) => Effect.Effect<unknown, UndoError, R2>,
+    options?: { readonly interruptible?: boolean | undefined }
+  ): <E, R>(self: Effect.Effect<A, E, R>) => Undoable<A, E, UndoError, R | R2>
+  <A, E, R, UndoError, R2>(
+    self: Effect.Effect<A, E, R>,
+    undo: (value: A) => Effect.Effect<unknown, UndoError, R2>,
+    options?: { readonly interruptible?: boolean | undefined }
+  ): Undoable<A, E, UndoError, R | R2>
+} = dual(
+  (args) => Effect.isEffect(args[0]),
+  (
+    self: AnyEffect,
+    undo: (value: any) => AnyEffect,
+    options?: { readonly interruptible?: boolean | undefined }
+  ): AnyUndoable => {
+    const marked = Object.assign(Effect.suspend(() => self), { [undoes]: undo })
+    if (options?.interruptible !== true) protectedTag.add(marked)
+    return marked
+  }
+)
+
+/**
+ * Says that a member changes nothing, where the policy is {@link allOrNothing}: it reads. Its success is kept, whatever the others come to.
+ *
+ * @category combinators
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const nothingToUndo = <A, E, R>(self: Effect.Effect<A, E, R>): NothingToUndo<A, E, R> =>
+  Object.assign(Effect.suspend(() => self), { [undoes]: "nothing" as const })
 
 class Plain extends Member<Cause.Cause<unknown>> {
   readonly index: number
@@ -165,7 +326,7 @@ class Plain extends Member<Cause.Cause<unknown>> {
     }
     this.group.ended(this, { _tag: "failure", failure: cause })
     if (Cause.hasInterruptsOnly(cause)) return this.done(this.index, { _tag: "Cancelled", by: "itself", started: true })
-    const first = !stopped && this.group.stopped !== undefined
+    const first = !stopped && (this.group.stopped !== undefined || this.group.policy.undoes === true)
     this.done(this.index, { _tag: "Failed", cause, first })
   }
 }
@@ -183,6 +344,8 @@ export interface Options {
 }
 
 type AnyEffect = Effect.Effect<any, any, any>
+type AnyUndoable = Undoable<any, any, any, any>
+type Decided = AnyUndoable | NothingToUndo<any, any, any>
 
 /**
  * What {@link all} gives for its input: a tuple for a tuple, a struct for a struct, an array for any other iterable.
@@ -198,6 +361,23 @@ export type All<Members> = Members extends ReadonlyArray<AnyEffect> ? {
   : {
     -readonly [K in keyof Members]: Members[K] extends Effect.Effect<infer A, infer E, any> ? Settled<A, E> : never
   }
+
+/**
+ * What {@link all} gives for its input where the policy is {@link allOrNothing}.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export type AllOrUndone<Members> = Members extends ReadonlyArray<AnyEffect> ? {
+    -readonly [K in keyof Members]: OneOf<Members[K]>
+  }
+  : Members extends Iterable<infer M> ? Array<OneOf<M>>
+  : { -readonly [K in keyof Members]: OneOf<Members[K]> }
+
+type OneOf<M> = M extends Undoable<infer A, infer E, infer UndoError, any> ? SettledOrUndone<A, E, UndoError>
+  : M extends Effect.Effect<infer A, infer E, any> ? Settled<A, E>
+  : never
 
 /**
  * The services that the members need together.
@@ -224,6 +404,9 @@ type MemberOf<Members> = Members extends Iterable<infer M> ? M : Members[keyof M
  * returns when the last member has really ended, finalizers included. Interrupting it starts nothing new, interrupts the
  * members that are not protected, and waits for all of them.
  *
+ * Under {@link allOrNothing} an interruption also waits until all that had succeeded is undone, also where all members had: nobody would get
+ * the answer. What an undo then fails with is in the cause, as a defect beside the interruption.
+ *
  * **Example** (One failure among siblings)
  *
  * ```ts import.meta.vitest
@@ -242,12 +425,23 @@ type MemberOf<Members> = Members extends Iterable<infer M> ? M : Members[keyof M
  * @stability experimental
  */
 export const all: {
+  (
+    policy: AllOrNothing,
+    options?: Options
+  ): <const Members extends Iterable<Decided> | Record<string, Decided>>(
+    members: Members
+  ) => Effect.Effect<AllOrUndone<Members>, never, Services<Members>>
   <E>(
     policy: Policy<Cause.Cause<E>>,
     options?: Options
   ): <const Members extends Iterable<Effect.Effect<any, E, any>> | Record<string, Effect.Effect<any, E, any>>>(
     members: Members
   ) => Effect.Effect<All<Members>, never, Services<Members>>
+  <const Members extends Iterable<Decided> | Record<string, Decided>>(
+    members: Members,
+    policy: AllOrNothing,
+    options?: Options
+  ): Effect.Effect<AllOrUndone<Members>, never, Services<Members>>
   <const Members extends Iterable<AnyEffect> | Record<string, AnyEffect>>(
     members: Members,
     policy: Policy<Cause.Cause<NoInfer<Failures<Members>>>>,
@@ -257,7 +451,7 @@ export const all: {
   (args) => !isPolicy(args[0]),
   (
     members: Iterable<AnyEffect> | Record<string, AnyEffect>,
-    policy: Policy<any>,
+    policy: CorePolicy<any>,
     options?: Options
   ): Effect.Effect<any, never, any> => {
     const iterable = Symbol.iterator in members
@@ -280,9 +474,9 @@ const concurrencyOf = (concurrency: number | "unbounded" | undefined): number =>
 
 const runAll = (
   effects: ReadonlyArray<AnyEffect>,
-  policy: Policy<any>,
+  policy: CorePolicy<any>,
   limit: number
-): Effect.Effect<Array<Settled<unknown, unknown>>, never, any> =>
+): Effect.Effect<Array<AnySettled>, never, any> =>
   Effect.withFiber((parent) => {
     const settled: Array<Settled<unknown, unknown>> = new Array(effects.length)
     const group = new Group<Cause.Cause<unknown>>(policy)
@@ -291,8 +485,10 @@ const runAll = (
     let next = 0
     let running = 0
     let starting = false
+    const succeeded: Array<number> = []
     const done = (index: number, one: Settled<unknown, unknown>) => {
       settled[index] = one
+      if (one._tag === "Succeeded") succeeded.push(index)
       running--
       if (--left === 0) closed()
       else startMore()
@@ -313,7 +509,7 @@ const runAll = (
       closed = () => resume(Effect.succeed(settled))
       if (left === 0) closed()
     }
-    return Effect.callback<Array<Settled<unknown, unknown>>>((resume) => {
+    const ending = Effect.callback<Array<Settled<unknown, unknown>>>((resume) => {
       closing(resume)
       startMore()
       return Effect.suspend(() => {
@@ -321,9 +517,49 @@ const runAll = (
         return Effect.asVoid(Effect.callback(closing))
       })
     })
+    return policy.undoes === true ? orNothing(ending, effects, settled, succeeded, parent.context) : ending
   })
 
-type ErrorOf<M> = M extends { readonly _tag: "Failed"; readonly cause: Cause.Cause<infer E> } ? E : never
+type AnySettled = SettledOrUndone<unknown, unknown, unknown>
+
+/** Waits for the end of all members, and undoes the successes unless there is nothing else and somebody to be told. */
+const orNothing = (
+  ending: Effect.Effect<unknown>,
+  effects: ReadonlyArray<AnyEffect>,
+  settled: Array<AnySettled>,
+  succeeded: Array<number>,
+  context: Context.Context<never>
+): Effect.Effect<Array<AnySettled>> =>
+  Effect.uninterruptibleMask((restore) =>
+    Effect.gen(function*() {
+      yield* Effect.exit(restore(ending))
+      // An interruption that came together with the last end counts too: the answer would be lost.
+      const interruption = Effect.exit(restore(Effect.void))
+      if (Exit.isSuccess(yield* interruption) && settled.every((one) => one._tag === "Succeeded")) return settled
+      let left: Cause.Cause<never> = Cause.empty
+      for (const index of succeeded.toReversed()) {
+        const { [undoes]: undo } = effects[index] as Decided
+        if (typeof undo !== "function") continue
+        const { value } = settled[index] as Undone<unknown>
+        const undoing = Effect.suspend(() => undo(value as never)) as Effect.Effect<unknown, unknown>
+        // In a fiber of its own: nobody else can interrupt it, and a limit inside it works.
+        const exit = yield* Fiber.await(Effect.runForkWith(context)(undoing))
+        settled[index] = Exit.isSuccess(exit)
+          ? { _tag: "Undone", value }
+          : { _tag: "UndoFailed", value, cause: exit.cause }
+        if (Exit.isFailure(exit)) left = Cause.combine(left, asDefects(exit.cause))
+      }
+      const interrupted = yield* interruption
+      return Exit.isSuccess(interrupted) ? settled : yield* Effect.failCause(Cause.combine(interrupted.cause, left))
+    })
+  )
+
+const asDefects = (cause: Cause.Cause<unknown>): Cause.Cause<never> =>
+  Cause.fromReasons(
+    cause.reasons.map((reason) => Cause.isFailReason(reason) ? Cause.makeDieReason(reason.error) : reason)
+  )
+
+type ErrorOf<M> = M extends { readonly _tag: "Failed" | "UndoFailed"; readonly cause: Cause.Cause<infer E> } ? E : never
 type ValueOf<M> = M extends { readonly _tag: "Succeeded"; readonly value: infer A } ? A : never
 
 /**
@@ -332,24 +568,32 @@ type ValueOf<M> = M extends { readonly _tag: "Succeeded"; readonly value: infer 
  * **Details**
  *
  * The failure that stopped the others is taken before any other; without one, the first in order. A cancelled member without
- * any failure (a quorum was reached) is an interruption.
+ * any failure (a quorum was reached) is an interruption. What could not be undone follows in the cause, so that it is not lost.
  *
  * @category combinators
  * @since 0.1.0
  * @stability experimental
  */
-export const getOrFail = <const S extends ReadonlyArray<Settled<any, any>> | Record<string, Settled<any, any>>>(
+export const getOrFail = <
+  const S extends
+    | ReadonlyArray<SettledOrUndone<any, any, any>>
+    | Record<string, SettledOrUndone<any, any, any>>
+>(
   settled: S
 ): Effect.Effect<
   { -readonly [K in keyof S]: ValueOf<S[K]> },
   ErrorOf<S extends ReadonlyArray<infer M> ? M : S[keyof S]>
 > => {
-  const list: ReadonlyArray<Settled<any, any>> = Array.isArray(settled) ? settled : Object.values(settled)
+  const list: ReadonlyArray<SettledOrUndone<any, any, any>> = Array.isArray(settled) ? settled : Object.values(settled)
   const failures = list.filter((one) => one._tag === "Failed")
   const failed = failures.find((one) => one.first) ?? failures[0]
-  if (failed !== undefined) return Effect.failCause(failed.cause)
-  if (list.some((one) => one._tag === "Cancelled")) return Effect.interrupt
-  const value = (one: Settled<any, any>) => (one as { readonly value: unknown }).value
+  if (list.some((one) => one._tag !== "Succeeded")) {
+    const left = list.filter((one) => one._tag === "UndoFailed")
+    return Effect.failCause(
+      left.reduce((cause, one) => Cause.combine(cause, one.cause), failed?.cause ?? Cause.interrupt())
+    )
+  }
+  const value = (one: SettledOrUndone<any, any, any>) => (one as { readonly value: unknown }).value
   return Effect.succeed(
     (Array.isArray(settled)
       ? settled.map(value)

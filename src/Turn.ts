@@ -158,7 +158,7 @@ export interface Options<in O extends Outcome.Outcome<any> = Outcome.Outcome<any
   /** The id of the turn. Default: a random one. */
   readonly turn?: string | undefined
   /** What the failure of one call means for the others. Default: `Siblings.letFinish`. */
-  readonly siblings?: Siblings.Policy<O> | undefined
+  readonly siblings?: Siblings.Policy<O> | Siblings.AllOrNothing<O> | undefined
   /** Names the unit of a call: calls of one unit stand or fall together. Default: the whole turn is one unit. */
   readonly unit?: ((call: ToolCall.ToolCall, position: number) => string) | undefined
   /** `"sequential"` runs the calls one after another in emission order; a number is the turn's own limit. Default: `"parallel"`. */

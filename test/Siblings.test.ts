@@ -36,10 +36,14 @@ const failing = (ms: number, error = "no"): Effect.Effect<never, string> =>
 const cleaning = (ms: number, cleanup: number): Effect.Effect<string> =>
   Effect.onInterrupt(after(ms, "done"), () => Effect.sleep(cleanup))
 
-const short = (settled: Iterable<Siblings.Settled<any, any>>): ReadonlyArray<string> =>
+const short = (settled: Iterable<Siblings.SettledOrUndone<any, any, any>>): ReadonlyArray<string> =>
   Array.from(settled, (one) =>
     one._tag === "Succeeded"
       ? `ok ${one.value}`
+      : one._tag === "Undone"
+      ? `undone ${one.value}`
+      : one._tag === "UndoFailed"
+      ? `not undone ${one.value}`
       : one._tag === "Failed"
       ? `failed${one.first ? " first" : ""}`
       : `cancelled ${one.by}${one.started ? "" : " before its start"}`)
@@ -381,6 +385,361 @@ describe("R18: Siblings.all", () => {
       }),
     runs(300)
   )
+})
+
+describe("R25: Siblings.allOrNothing", () => {
+  /** Effects that apply something when they succeed, and take it back when they are undone. */
+  class World {
+    readonly applied: Array<string> = []
+    readonly undone: Array<string> = []
+    readonly standing = new Set<string>()
+    undoing = 0
+
+    apply(name: string, ms: number): Effect.Effect<string> {
+      return Effect.andThen(
+        ms === 0 ? Effect.void : Effect.sleep(ms),
+        Effect.sync(() => {
+          this.applied.push(name)
+          this.standing.add(name)
+          return name
+        })
+      )
+    }
+
+    undo(name: string, ms: number, fails = false): Effect.Effect<void, string> {
+      return Effect.gen({ self: this }, function*() {
+        assert.strictEqual(this.undoing++, 0, "one after the other")
+        if (ms > 0) yield* Effect.sleep(ms)
+        this.undoing--
+        this.undone.push(name)
+        if (fails) return yield* Effect.fail(`${name} stands`)
+        this.standing.delete(name)
+      })
+    }
+
+    member(name: string, ms: number, undo = 0, fails = false) {
+      return Siblings.undoable(this.apply(name, ms), () => this.undo(name, undo, fails))
+    }
+  }
+
+  it.effect("all succeed: nothing is undone", () =>
+    Effect.gen(function*() {
+      const world = new World()
+      const settled = yield* drive(
+        Siblings.all({ a: world.member("a", 10), b: world.member("b", 5) }, Siblings.allOrNothing)
+      )
+      assert.deepStrictEqual(short(Object.values(settled)), ["ok a", "ok b"])
+      assert.deepStrictEqual(yield* Siblings.getOrFail(settled), { a: "a", b: "b" })
+      assert.deepStrictEqual([world.applied, world.undone], [["b", "a"], []])
+      assert.deepStrictEqual(yield* Siblings.all([], Siblings.allOrNothing), [])
+    }))
+
+  it.effect("one fails: nothing new starts, the rest is awaited, and what succeeded is undone, the last to end first", () =>
+    Effect.gen(function*() {
+      const world = new World()
+      const log = new Log()
+      let finished = 0
+      const settled = yield* drive(
+        Siblings.all(
+          [
+            world.member("a", 20, 7),
+            world.member("b", 10, 7),
+            // Not cut, as nothing is that is being acquired: it succeeds after the failure, and is undone first.
+            log.member("c", world.apply("c", 60)).pipe(Siblings.undoable((name) => world.undo(name, 7))),
+            Siblings.nothingToUndo(failing(30)),
+            Siblings.nothingToUndo(after(5, "read")),
+            Siblings.nothingToUndo(log.member("slow read", after(100, "slow"))),
+            world.member("late", 5)
+          ],
+          Siblings.allOrNothing,
+          { concurrency: 6 }
+        ).pipe(Effect.tap(Effect.map(Clock.currentTimeMillis, (now) => {
+          finished = now
+        })))
+      )
+      assert.deepStrictEqual(short(settled), [
+        "undone a",
+        "undone b",
+        "undone c",
+        "failed first",
+        "ok read",
+        "cancelled sibling",
+        "undone late"
+      ])
+      assert.deepStrictEqual(world.undone, ["c", "a", "late", "b"])
+      assert.deepStrictEqual([log.ends.get("slow read"), log.ends.get("c")], [[30, "interrupt"], [60, "ok"]])
+      assert.strictEqual(finished, 60 + 4 * 7 - 7)
+      assert.strictEqual(world.standing.size, 0)
+    }))
+
+  it.effect("the last to end fails, or interrupts itself, or breaks: it is first, and the others are undone", () =>
+    Effect.gen(function*() {
+      for (
+        const [end, told] of [
+          [failing(20), "failed first"],
+          [Effect.delay(Effect.die("boom"), 20), "failed first"],
+          [Effect.delay(Effect.interrupt, 20), "cancelled itself"]
+        ] as const
+      ) {
+        const world = new World()
+        const settled = yield* drive(
+          Siblings.all(
+            [world.member("a", 5), Siblings.nothingToUndo<string, string, never>(end)],
+            Siblings.allOrNothing
+          )
+        )
+        assert.deepStrictEqual(short(settled), ["undone a", told])
+      }
+    }))
+
+  it.effect("an undo that fails, breaks, throws or interrupts itself is told, and the others are done", () =>
+    Effect.gen(function*() {
+      const world = new World()
+      const broken = (ms: number, undo: () => Effect.Effect<unknown, string>) => Siblings.undoable(after(ms, ms), undo)
+      const settled = yield* drive(Siblings.all(
+        [
+          world.member("a", 5),
+          world.member("b", 10, 3, true),
+          broken(11, () => Effect.die("boom")),
+          broken(12, () => {
+            throw new Error("thrown")
+          }),
+          broken(13, () => Effect.interrupt),
+          Siblings.undoable(failing(20), () => Effect.die("never asked"))
+        ],
+        Siblings.allOrNothing
+      ))
+      assert.deepStrictEqual(short(settled), [
+        "undone a",
+        "not undone b",
+        "not undone 11",
+        "not undone 12",
+        "not undone 13",
+        "failed first"
+      ])
+      assert.deepStrictEqual(world.undone, ["b", "a"])
+      const exit = yield* Effect.exit(Siblings.getOrFail(settled))
+      assert.isTrue(Exit.isFailure(exit))
+      if (Exit.isSuccess(exit)) return
+      // The first failure first, and then what could not be undone, in the order of the members.
+      assert.deepStrictEqual(
+        exit.cause.reasons.map((one) =>
+          one._tag === "Fail" ? one.error : one._tag === "Die" ? String(one.defect) : one._tag
+        ),
+        ["no", "b stands", "boom", "Error: thrown", "Interrupt"]
+      )
+    }))
+
+  it.effect("getOrFail: an interruption where nothing failed, with what could not be undone", () =>
+    Effect.gen(function*() {
+      const world = new World()
+      for (const fails of [false, true]) {
+        const settled = yield* drive(Siblings.all(
+          [world.member("a", 5, 0, fails), Siblings.nothingToUndo(Effect.delay(Effect.interrupt, 10))],
+          Siblings.allOrNothing
+        ))
+        const exit = yield* Effect.exit(Siblings.getOrFail(settled))
+        assert.deepStrictEqual(
+          Exit.isFailure(exit) && exit.cause.reasons.map((one) => one._tag),
+          fails ? ["Interrupt", "Fail"] : ["Interrupt"]
+        )
+      }
+    }))
+
+  it.effect("a stop from above waits until all is undone, and tells what could not be", () =>
+    Effect.gen(function*() {
+      const world = new World()
+      const fiber = yield* fork(Siblings.all(
+        [
+          world.member("a", 5, 10),
+          world.member("b", 40, 10, true),
+          Siblings.nothingToUndo(Effect.never),
+          Siblings.undoable(world.apply("c", 100), () => world.undo("c", 0), { interruptible: true })
+        ],
+        Siblings.allOrNothing
+      ))
+      yield* TestClock.adjust(20)
+      const stopping = yield* fork(Fiber.interrupt(fiber))
+      yield* TestClock.adjust(39)
+      assert.isUndefined(stopping.pollUnsafe())
+      yield* TestClock.adjust(1)
+      yield* ended(stopping)
+      assert.deepStrictEqual([world.applied, world.undone], [["a", "b"], ["b", "a"]])
+      const exit = fiber.pollUnsafe()!
+      assert.isTrue(Exit.hasInterrupts(exit))
+      assert.deepStrictEqual(
+        Exit.isFailure(exit) && exit.cause.reasons.filter(Cause.isDieReason).map((one) => one.defect),
+        ["b stands"]
+      )
+    }))
+
+  it.effect("a limit inside an undo works, and a second stop cuts nothing", () =>
+    Effect.gen(function*() {
+      const world = new World()
+      const hangs = Siblings.undoable(after(5, "h"), () => Effect.timeout(Effect.never, 50))
+      const fiber = yield* fork(
+        Siblings.all([world.member("a", 1, 10), hangs, Siblings.nothingToUndo(failing(10))], Siblings.allOrNothing)
+      )
+      yield* TestClock.adjust(20)
+      const stopping = yield* fork(Effect.andThen(Fiber.interrupt(fiber), Fiber.interrupt(fiber)))
+      yield* TestClock.adjust(49)
+      assert.isUndefined(stopping.pollUnsafe())
+      yield* TestClock.adjust(1)
+      yield* ended(stopping)
+      assert.deepStrictEqual(world.undone, ["a"])
+    }))
+
+  it.effect("where nobody can stop it, it goes on to its end", () =>
+    Effect.gen(function*() {
+      const world = new World()
+      const fiber = yield* fork(
+        Effect.uninterruptible(Siblings.all([world.member("a", 10), world.member("b", 30)], Siblings.allOrNothing))
+      )
+      yield* TestClock.adjust(20)
+      const stopping = yield* fork(Fiber.interrupt(fiber))
+      yield* TestClock.adjust(10)
+      yield* ended(stopping)
+      assert.deepStrictEqual([...world.standing], ["a", "b"])
+    }))
+
+  it.effect("other policies undo nothing, and do not cut what can be undone", () =>
+    Effect.gen(function*() {
+      const world = new World()
+      const settled = yield* drive(
+        Siblings.all([world.member("a", 5), failing(10), world.member("b", 20)], Siblings.failFast)
+      )
+      assert.deepStrictEqual([short(settled), world.undone], [["ok a", "failed first", "ok b"], []])
+    }))
+
+  it.effect("data-last, and any iterable; again when run again", () =>
+    Effect.gen(function*() {
+      const world = new World()
+      const all = Siblings.all(Siblings.allOrNothing, { concurrency: 1 })(
+        new Set([world.member("a", 5), world.member("b", 5), Siblings.nothingToUndo(failing(5))])
+      )
+      for (let i = 0; i < 2; i++) {
+        assert.deepStrictEqual(short(yield* drive(all)), ["undone a", "undone b", "failed first"])
+      }
+      assert.deepStrictEqual(world.undone, ["b", "a", "b", "a"])
+    }))
+
+  interface Given {
+    readonly ms: number
+    readonly end: "ok" | "fail" | "die" | "interrupt"
+    readonly kind: "write" | "interruptible" | "read"
+    readonly undo: number
+    readonly undoFails: boolean
+  }
+  const members: Arbitrary.Arbitrary<ReadonlyArray<Given>> = Arbitrary.array(
+    Arbitrary.all({
+      ms: pick(0, 5, 10, 10, 20, 30),
+      end: pick("ok", "ok", "ok", "fail", "die", "interrupt"),
+      kind: pick("write", "write", "interruptible", "read"),
+      undo: pick(0, 3, 8),
+      undoFails: pick(false, false, false, true)
+    }),
+    { minLength: 1, maxLength: 6 }
+  )
+
+  const check = (
+    given: ReadonlyArray<Given>,
+    concurrency: number | "unbounded",
+    stop: number | undefined
+  ) =>
+    Effect.gen(function*() {
+      const world = new World()
+      const log = new Log()
+      const effects = given.map(({ end, kind, ms, undo, undoFails }, i) => {
+        const name = String(i)
+        const body: Effect.Effect<string, string> = end === "ok"
+          ? world.apply(name, ms)
+          : Effect.delay(end === "fail" ? Effect.fail("no") : end === "die" ? Effect.die("boom") : Effect.interrupt, ms)
+        const member = log.member(name, body)
+        return kind === "read"
+          ? Siblings.nothingToUndo(member)
+          : Siblings.undoable(member, () => world.undo(name, undo, undoFails), {
+            interruptible: kind === "interruptible"
+          })
+      })
+      const fiber = yield* fork(Siblings.all(effects, Siblings.allOrNothing, { concurrency }))
+      if (stop !== undefined) {
+        yield* TestClock.adjust(stop)
+        if (fiber.pollUnsafe() === undefined) {
+          const stopping = yield* fork(Fiber.interrupt(fiber))
+          yield* TestClock.adjust(1000)
+          yield* ended(stopping)
+        }
+      }
+      yield* TestClock.adjust(1000)
+      const exit = fiber.pollUnsafe()!
+      assert.strictEqual(log.running, 0)
+      assert.strictEqual(world.undoing, 0)
+      const writes = world.applied.filter((name) => given[Number(name)]!.kind !== "read")
+      const stand = new Set(writes.filter((name) => world.standing.has(name)))
+      if (Exit.isFailure(exit)) {
+        assert.isTrue(Exit.hasInterrupts(exit))
+        assert.deepStrictEqual(world.undone, writes.toReversed())
+        for (const name of stand) assert.isTrue(given[Number(name)]!.undoFails)
+        const told = exit.cause.reasons.filter(Cause.isDieReason).map((one) => one.defect)
+        assert.deepStrictEqual(told, world.undone.filter((name) => stand.has(name)).map((name) => `${name} stands`))
+        return false
+      }
+      const settled = exit.value
+      if (settled.every((one) => one._tag === "Succeeded")) {
+        assert.strictEqual(stand.size, writes.length)
+        assert.deepStrictEqual(world.undone, [])
+        return true
+      }
+      // Each undo once, in the reverse order of the ends, and what stands is told.
+      assert.deepStrictEqual(world.undone, writes.toReversed())
+      settled.forEach((one, i) => {
+        const { kind, undoFails } = given[i]!
+        const applied = world.applied.includes(String(i))
+        if (kind === "read") assert.strictEqual(one._tag === "Succeeded", applied)
+        else assert.strictEqual(one._tag, applied ? undoFails ? "UndoFailed" : "Undone" : one._tag)
+        assert.strictEqual(stand.has(String(i)), one._tag === "UndoFailed")
+      })
+      const started = settled.filter((_, i) => log.starts.has(String(i)))
+      assert.isTrue(started.some((one) => one._tag === "Failed" || (one._tag === "Cancelled" && one.by === "itself")))
+      return false
+    })
+
+  it.effect.prop(
+    "any mix of latencies, failures and stops: all stand, or nothing does that can be undone",
+    {
+      members,
+      concurrency: pick<number | "unbounded">("unbounded", 1, 2, 3),
+      stop: Arbitrary.flatMap(pick(false, true), (stops) => stops ? int(0, 60) : Arbitrary.Constant(undefined))
+    },
+    ({ concurrency, members, stop }) => Effect.asVoid(check(members, concurrency, stop)),
+    runs(500)
+  )
+
+  it.effect("a stop at every instant of a group in which all succeed, and of one in which one fails", () =>
+    Effect.gen(function*() {
+      const write = { end: "ok", kind: "write", undo: 3, undoFails: false } as const
+      const whole = [0, 2, 5, 5, 7].map((ms) => ({ ...write, ms }))
+      let stood = 0
+      for (let stop = 0; stop <= 9; stop++) if (yield* check(whole, "unbounded", stop)) stood++
+      // From the last end on: at 7 everybody has been told.
+      assert.strictEqual(stood, 3)
+      const torn = [...whole, { ...write, ms: 4, end: "fail" as const }]
+      for (let stop = 0; stop <= 30; stop++) assert.isFalse(yield* check(torn, "unbounded", stop))
+    }))
+
+  it.effect("a stop that comes in the very step in which the last one ends: nobody gets the answer, so all is undone", () =>
+    Effect.gen(function*() {
+      const world = new World()
+      let whole: Fiber.Fiber<unknown> | undefined
+      const last = Siblings.undoable(
+        Effect.tap(world.apply("b", 10), () => Effect.sync(() => whole!.interruptUnsafe())),
+        () => world.undo("b", 0)
+      )
+      whole = yield* fork(Siblings.all([world.member("a", 5), last], Siblings.allOrNothing))
+      yield* TestClock.adjust(10)
+      assert.isTrue(Exit.hasInterrupts(whole.pollUnsafe()!))
+      assert.deepStrictEqual(world.undone, ["b", "a"])
+    }))
 })
 
 describe("Siblings.getOrFail", () => {

@@ -9,6 +9,7 @@ import { describe, expectTypeOf, it } from "vitest"
 
 const number = Effect.succeed(1)
 const text = Effect.fail("no")
+declare const cancel: Effect.Effect<void, never, Backend.Backend>
 declare const needs: Effect.Effect<boolean, Error, TurnContext.Tenant>
 
 type Settled<A, E> = Siblings.Settled<A, E>
@@ -79,6 +80,71 @@ describe("Siblings.getOrFail", () => {
     const struct = Siblings.all({ a: number, b: needs }, Siblings.letFinish)
     expectTypeOf(Effect.flatMap(struct, Siblings.getOrFail)).toEqualTypeOf<
       Effect.Effect<{ a: number; b: boolean }, Error, TurnContext.Tenant>
+    >()
+  })
+})
+
+describe("Siblings.allOrNothing", () => {
+  const book = Siblings.undoable(needs, (value) => {
+    expectTypeOf(value).toEqualTypeOf<boolean>()
+    return Effect.fail(404 as const)
+  })
+  const look = Siblings.nothingToUndo(text)
+
+  it("undoable: the services of the undo are the member's, and what it fails with is in the answer", () => {
+    expectTypeOf(book).toEqualTypeOf<Siblings.Undoable<boolean, Error, 404, TurnContext.Tenant>>()
+    expectTypeOf(Siblings.undoable(needs, () => cancel)).toEqualTypeOf<
+      Siblings.Undoable<boolean, Error, never, TurnContext.Tenant | Backend.Backend>
+    >()
+    const last = needs.pipe(Siblings.undoable((value) => Effect.fail(value)))
+    expectTypeOf(last).toEqualTypeOf<Siblings.Undoable<boolean, Error, boolean, TurnContext.Tenant>>()
+    expectTypeOf(Siblings.all([book, look], Siblings.allOrNothing)).toEqualTypeOf<
+      Effect.Effect<
+        [Siblings.SettledOrUndone<boolean, Error, 404>, Settled<never, string>],
+        never,
+        TurnContext.Tenant
+      >
+    >()
+    expectTypeOf(pipe({ book, look }, Siblings.all(Siblings.allOrNothing, { concurrency: 1 }))).toEqualTypeOf<
+      Effect.Effect<
+        { book: Siblings.SettledOrUndone<boolean, Error, 404>; look: Settled<never, string> },
+        never,
+        TurnContext.Tenant
+      >
+    >()
+    const list: ReadonlyArray<typeof book | typeof look> = []
+    expectTypeOf(Siblings.all(new Set(list), Siblings.allOrNothing)).toEqualTypeOf<
+      Effect.Effect<
+        Array<Siblings.SettledOrUndone<boolean, Error, 404> | Settled<never, string>>,
+        never,
+        TurnContext.Tenant
+      >
+    >()
+  })
+
+  it("a member that does not say what undoes it does not compile", () => {
+    // @ts-expect-error: nobody has said how to undo a number
+    Siblings.all([book, number], Siblings.allOrNothing)
+    // @ts-expect-error: the same in a struct
+    Siblings.all({ book, number }, Siblings.allOrNothing)
+    // @ts-expect-error: the same, data-last
+    Siblings.all(Siblings.allOrNothing)([book, number])
+    // @ts-expect-error: a policy that undoes is none of those that do not
+    const policy: Siblings.Policy = Siblings.allOrNothing
+    void policy
+    // @ts-expect-error: it undoes another value
+    Siblings.undoable(number, (value: string) => Effect.succeed(value))
+  })
+
+  it("under other policies it is a member as any other", () => {
+    expectTypeOf(Siblings.all([book], Siblings.failFast)).toEqualTypeOf<
+      Effect.Effect<[Settled<boolean, Error>], never, TurnContext.Tenant>
+    >()
+  })
+
+  it("getOrFail fails as the members do, and as their undos do", () => {
+    expectTypeOf(Effect.flatMap(Siblings.all([book, look], Siblings.allOrNothing), Siblings.getOrFail)).toEqualTypeOf<
+      Effect.Effect<[boolean, never], Error | string | 404, TurnContext.Tenant>
     >()
   })
 })

@@ -30,6 +30,8 @@ export const neutral: Verdict<never> = { _tag: "neutral" }
 export interface Policy<in F> {
   readonly name: string
   readonly stops: (verdict: Verdict<F>, successes: number) => boolean
+  /** Whether the successes are undone unless all members succeed. */
+  readonly undoes?: boolean | undefined
 }
 
 const bySibling: StopReason = { code: "by_sibling" }

@@ -30,7 +30,7 @@ import type { AnyToolkit, Runner } from "./tool.ts"
 /** What belongs to one turn; the public words stand at `Turn.Options`. */
 export interface BeginOptions extends Given {
   readonly turn?: string | undefined
-  readonly siblings?: Siblings.Policy<Outcome.Outcome<any>> | undefined
+  readonly siblings?: Siblings.Policy<Outcome.Outcome<any>> | Siblings.AllOrNothing<Outcome.Outcome<any>> | undefined
   readonly unit?: ((call: ToolCall.ToolCall, position: number) => string) | undefined
   readonly nameRepair?: boolean | undefined
   readonly finishReason?: ToolCall.FinishReason | undefined

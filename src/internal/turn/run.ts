@@ -40,7 +40,7 @@ export interface Setting {
   readonly calls: ReadonlyArray<ToolCall.ToolCall>
   /** The turn's id, when the caller gave one. */
   readonly id: string | undefined
-  readonly policy: Siblings.Policy<any>
+  readonly policy: Siblings.Policy<any> | Siblings.AllOrNothing<any>
   /** The turn's own limit; `Infinity` for none. */
   readonly limit: number
   readonly sequential: boolean
