@@ -183,8 +183,16 @@ export class IdempotencyStore extends Context.Service<IdempotencyStore, {
   readonly markUnknown: (key: Key, owner: string, note: string) => Effect.Effect<boolean, TurnStore.StoreError>
   /** It certainly had no effect: the key may be used again. */
   readonly free: (key: Key, owner: string) => Effect.Effect<boolean, TurnStore.StoreError>
-  /** What was applied has been undone: `kept` says that the key is not to be used again, for its backend remembers it. */
-  readonly undo: (key: Key, owner: string, kept: boolean) => Effect.Effect<boolean, TurnStore.StoreError>
+  /**
+   * What the owner has settled was to be undone: it was, and the key is free again; it was, and the key is not to be used again, for its
+   * backend remembers it (`undone`); or that failed, and nobody knows what of it stands.
+   */
+  readonly undo: (
+    key: Key,
+    owner: string,
+    to: "free" | "undone" | "unknown",
+    note: string
+  ) => Effect.Effect<boolean, TurnStore.StoreError>
   /** In the order of an id that only the store knows; `after` is the last key of the page before. */
   readonly list: (options?: {
     readonly tenant?: string | undefined
@@ -374,14 +382,14 @@ const make = (options: Options | undefined): Effect.Effect<IdempotencyStore["Ser
       markUnknown: (key, owner, note) =>
         write(key, owner, "reserved", () => ({ state: "unknown", leaseUntil: 0, body: bodyOf({ note }) })),
       free: (key, owner) => store.change(kind, idOf(key), { owner, state: "reserved" }, undefined),
-      undo: (key, owner, keepKey) =>
-        keepKey
-          ? write(key, owner, "applied", (at) => ({
-            state: "undone",
-            expiresAt: forgotten(at),
-            body: bodyOf({ note: "it was undone" })
-          }))
-          : store.change(kind, idOf(key), { owner, state: "applied" }, undefined),
+      undo: (key, owner, to, note) =>
+        to === "free"
+          ? store.change(kind, idOf(key), { owner, state: "applied" }, undefined)
+          : write(key, owner, "applied", (at) => ({
+            state: to,
+            expiresAt: to === "unknown" ? null : forgotten(at),
+            body: bodyOf({ note })
+          })),
       list: (options) => {
         const { after, limit = 100, state, tenant } = options ?? {}
         const from = after === undefined ? undefined : idOf(after)

@@ -128,6 +128,29 @@ export interface CallRetried extends OfCall {
 }
 
 /**
+ * A write of a unit that is all or nothing has taken effect. It gets its answer when the unit is decided.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface CallApplied extends OfCall {
+  readonly _tag: "CallApplied"
+}
+
+/**
+ * What a call had done was to be undone, for its unit is all or nothing: it was, or that failed. Its answer follows.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface CallUndone extends OfCall {
+  readonly _tag: "CallUndone"
+  readonly ok: boolean
+}
+
+/**
  * A call got its one answer.
  *
  * @category models
@@ -194,6 +217,8 @@ export type TurnEvent =
   | CallProgressed
   | CallOverdue
   | CallRetried
+  | CallApplied
+  | CallUndone
   | CallEnded
   | CallSettledLate
   | TurnStopped

@@ -173,6 +173,18 @@ export const retries = Metric.counter("effect_turn.retries", {
 })
 
 /**
+ * Writes that were undone since their unit was all or nothing, by tool, and whether that failed (`failed`).
+ *
+ * @category metrics
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const undos = Metric.counter("effect_turn.undos", {
+  description: "Writes that were undone, or were to be",
+  incremental: true
+})
+
+/**
  * Calls whose work goes on although they were answered.
  *
  * @category metrics
@@ -225,6 +237,17 @@ export const recorder: Effect.Effect<(event: TurnEvent.TurnEvent) => void> = Eff
         turn!.delete(event.position)
         return
       }
+      case "CallApplied": {
+        const turn = started.get(event.turn)
+        const at = turn?.get(event.position)
+        if (at === undefined) return
+        // It has run so long, whatever its unit comes to.
+        update(duration, { "gen_ai.tool.name": event.tool }, (event.at - at) / 1000)
+        turn!.set(event.position, NaN)
+        return
+      }
+      case "CallUndone":
+        return update(undos, { "gen_ai.tool.name": event.tool, failed: String(!event.ok) }, 1)
       case "CallEnded": {
         const { outcome } = event
         const code = codeOf(outcome)
@@ -236,7 +259,7 @@ export const recorder: Effect.Effect<(event: TurnEvent.TurnEvent) => void> = Eff
           duplicate: String(outcome.duplicateOf !== undefined)
         }, 1)
         const at = outcome.duplicateOf === undefined ? started.get(event.turn)?.get(event.position) : undefined
-        if (at === undefined) return
+        if (at === undefined || Number.isNaN(at)) return
         const error = outcome.status === "ok" ? undefined : { "error.type": code ?? outcome.status }
         update(duration, { "gen_ai.tool.name": tool, ...error }, (event.at - at) / 1000)
         return

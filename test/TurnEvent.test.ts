@@ -35,6 +35,8 @@ describe("R33: TurnEvent", () => {
         CallProgressed: 1,
         CallOverdue: 1,
         CallRetried: 0,
+        CallApplied: 0,
+        CallUndone: 0,
         CallEnded: 5,
         CallSettledLate: 1,
         TurnStopped: 1,

@@ -110,6 +110,10 @@ export const ofEvent = (progress: Progress.Progress, event: TurnEvent.TurnEvent)
       return of("start", `${name} ${argumentsText(row?.call.arguments)}${waitedText(event, row?.earlier)}`)
     case "CallOverdue":
       return of("overdue", `${name}: a write that has started is awaited`)
+    case "CallApplied":
+      return of("applied", `${name}: it stands if all of its unit succeed`)
+    case "CallUndone":
+      return of("undo", `${name}: ${event.ok ? "nothing of it stands" : "it failed, so it may stand"}`)
     case "CallEnded": {
       const ran = row === undefined ? undefined : Progress.ranFor(row)
       return of("end", `${name} ${statusText(event.outcome)}${ran === undefined ? "" : ` in ${duration(ran)}`}`)

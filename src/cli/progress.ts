@@ -84,9 +84,13 @@ export const advance = (progress: Progress, event: TurnEvent.TurnEvent): void =>
     case "CallOverdue":
       row.overdue = true
       return
+    case "CallApplied":
+      // It ran so long; what comes now is waiting for its unit.
+      row.endedAt = at
+      return
     case "CallEnded":
       enter(row, "done", at)
-      row.endedAt = at
+      row.endedAt ??= at
       row.outcome = event.outcome
       return
   }

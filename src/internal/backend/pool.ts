@@ -60,6 +60,8 @@ export interface Entry {
   /** Called once, synchronously, when it leaves the line without a permit. */
   refused(why: Refusal): void
   state: EntryState
+  /** A full line does not turn it away: it puts back in order what a call of before has done. */
+  readonly insists?: boolean
   /** How long its line had stood still for the rate when it joined. */
   stoodStill?: number
 }
@@ -280,7 +282,7 @@ export class Pool {
     const held = heldOf(entry.outer, this)
     if (list.waiting === 0) list.tenant = this.tenantOf(list.tenant.name)
     const tenant = list.tenant
-    const refusal = held === undefined ? this.refusalFor(list) : undefined
+    const refusal = held === undefined ? this.refusalFor(list, entry) : undefined
     if (refusal !== undefined) {
       this.forget(tenant)
       return refusal
@@ -296,11 +298,13 @@ export class Pool {
     return undefined
   }
 
-  private refusalFor(list: Waitlist): Refusal | undefined {
+  private refusalFor(list: Waitlist, entry: Entry): Refusal | undefined {
     const { queueLimit } = this.limits
     const refusal = this.gate?.refuses()
     if (refusal !== undefined) return refusal
-    return queueLimit !== Infinity && this.isFull(list) ? { _tag: "QueueFull", queueLimit } : undefined
+    return queueLimit !== Infinity && entry.insists !== true && this.isFull(list)
+      ? { _tag: "QueueFull", queueLimit }
+      : undefined
   }
 
   /** Whether one more has no place in the line. What waits for its own turn's limit stands in nobody's way. */

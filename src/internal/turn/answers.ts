@@ -514,6 +514,46 @@ const encodedFailure = (tool: ToolEntry, failure: unknown): unknown => {
   return encoded
 }
 
+const undoneBecause: Record<Outcome.CancelCode, string> = {
+  by_caller: "the turn was stopped by the caller",
+  by_sibling: "another call of its unit failed",
+  by_deadline: "the deadline of the turn passed",
+  by_itself: "it failed"
+}
+
+/** What took effect is not to stand: `of` is what it would have been answered. */
+const notToStand = (of: Any, stop: StopReason, changed: Record<string, unknown>): Any => {
+  if (of.status !== "ok") return { ...of, ...changed } as Any
+  const { encoded: _, result: __, ...rest } = of as Any & Record<string, unknown>
+  return withReason({ ...rest, status: "cancelled", code: stop.code, ...changed } as unknown as Any, stop.reason)
+}
+
+/** It took effect and was undone, since its unit is all or nothing. */
+export const undone = (asked: Asked, of: Any, stop: StopReason, { idempotency }: ToolPolicy.ToolPolicy): Any => {
+  // Its backend would answer the same key from memory, as if it still stood.
+  const remembered = idempotency?.mode === "forward" && asked.keyIsOfArguments
+  const why = of.status === "ok" ? undoneBecause[stop.code] : "its result could not be given"
+  return notToStand(of, stop, {
+    effect: "none",
+    retryable: of.status === "ok" && !remembered,
+    undo: "done",
+    message: `it was done, and undone because ${why}: nothing of it stands${
+      remembered ? "; the same arguments carry the same key, which stands for what was undone" : ""
+    }`
+  })
+}
+
+/** It took effect, and undoing it failed. */
+export const notUndone = (of: Any, stop: StopReason, problem: string): Any =>
+  notToStand(of, stop, {
+    effect: "unknown",
+    retryable: false,
+    undo: "failed",
+    message: `it took effect; it was to be undone because ${
+      of.status === "ok" ? undoneBecause[stop.code] : "its result could not be given"
+    }, and that failed: ${problem}; find out what of it stands before you do anything else about it`
+  })
+
 /** An outcome read back from its JSON, for a turn that is resumed. Fails with words where the tool cannot read its own result any more. */
 export const restore = (encoded: Outcome.Encoded, tool: ToolEntry | undefined): Effect.Effect<Any, string, any> => {
   const { failure, message, result, ...rest } = encoded

@@ -140,6 +140,17 @@ export const settle = (
   )
 }
 
+/** A write was to be undone: its outcome is another one now. */
+export const amend = (run: Run, outcome: AnyOutcome): Effect.Effect<void> | undefined => {
+  const { journal } = run.turn.setting.around
+  return journal === undefined
+    ? undefined
+    : written(
+      "keep an outcome that was undone",
+      () => journal.amend(keyOf(run), run.turn.owner, Outcome.toJson(outcome))
+    )
+}
+
 /** What the journal knows of a turn that is run again, by position: the answers of calls that are not run any more. */
 export const recall = (
   state: TurnState,

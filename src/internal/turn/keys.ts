@@ -335,7 +335,9 @@ export const settle = (
   run.held = undefined
   if (held.claim !== undefined) held.keys.leases.delete(held.claim)
   const done = () => {
-    held.keys.release(held.id, run)
+    // What may still be undone is nothing that others should be told.
+    if (held.reserved && run.applied !== undefined) run.appliedKey = held
+    else held.keys.release(held.id, run)
     then()
   }
   if (held.reserved) return helper(written(held, outcome), done)
@@ -344,4 +346,27 @@ export const settle = (
     helper(told("the idempotency store", "free a key", () => held.keys.store.free(held.key, held.owner)), () => {})
   }
   done()
+}
+
+/** A write that could have been undone stands: others may have its key. */
+export const stands = (run: Run): void => {
+  const held = run.appliedKey
+  run.appliedKey = undefined
+  held?.keys.release(held.id, run)
+}
+
+/** A write was to be undone: what came of that is written down, then others may have its key. */
+export const undone = (run: Run, outcome: AnyOutcome): Effect.Effect<void> | undefined => {
+  const held = run.appliedKey
+  if (held === undefined) return undefined
+  const { key, keys: { store }, owner } = held
+  const to = outcome.undo !== "done" ? "unknown" : run.policy.idempotency!.mode === "forward" ? "undone" : "free"
+  return Effect.andThen(
+    told(
+      "the idempotency store",
+      "keep what became of a write that was to be undone",
+      () => Effect.retry(store.undo(key, owner, to, outcome.message), Schedule.exponential(50))
+    ),
+    Effect.sync(() => stands(run))
+  )
 }

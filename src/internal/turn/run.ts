@@ -29,6 +29,7 @@ import type { TurnState } from "./state.ts"
 import type { Surroundings } from "./surroundings.ts"
 import type { Timer, Timers } from "./timers.ts"
 import type { Runner } from "./tool.ts"
+import type { Applied, Undoing } from "./undo.ts"
 
 type AnyOutcome = Outcome.Outcome<any>
 
@@ -101,6 +102,8 @@ export class Run extends Siblings.Member<AnyOutcome> implements Backend.Entry, A
   entry: Claim | undefined = undefined
   /** Its idempotency key, once it has it. */
   held: HeldKey | undefined = undefined
+  /** Its key, while it has taken effect and its unit may still undo it. */
+  appliedKey: HeldKey | undefined = undefined
   /** The key that it waits for: another run has it, here. */
   awaited: { readonly keys: Keys; readonly id: string; readonly holder: Run } | undefined = undefined
   /** Its key has been looked up, since it last waited for it. */
@@ -109,6 +112,10 @@ export class Run extends Siblings.Member<AnyOutcome> implements Backend.Entry, A
   lookedAt = 0
   concluding = false
   givenUp = false
+  /** It has taken effect, and is answered with its unit, which is all or nothing. */
+  applied: Applied | undefined = undefined
+  /** It undoes another run. */
+  undoing: Undoing | undefined = undefined
   /** What a promise came to after its fiber was interrupted. */
   report: Handler.Report | undefined = undefined
   /** What it is answered instead of being started, where that was found out on the way to its start. */
@@ -179,12 +186,24 @@ export class Run extends Siblings.Member<AnyOutcome> implements Backend.Entry, A
   get policy() {
     return this.runner.entry.policy
   }
+  get insists(): boolean {
+    return this.undoing !== undefined
+  }
   get grace(): number {
     return this.policy.access === "read" ? this.turn.setting.graceReads : this.turn.setting.graceWrites
   }
   /** Started, and not ended: it may have an effect. */
   get atWork(): boolean {
     return this.phase === "running" && !this.starting
+  }
+
+  /** It has an undo that its unit may need: cut half-way, nobody would know what to undo. */
+  get canBeUndone(): boolean {
+    return this.policy.undo !== undefined && this.group.policy.undoes === true && this.policy.access === "write"
+  }
+
+  private get interruptible(): boolean {
+    return this.policy.interruptible && !this.canBeUndone
   }
 
   /** It will not be started, whatever its first steps come to. */
@@ -245,7 +264,7 @@ export class Run extends Siblings.Member<AnyOutcome> implements Backend.Entry, A
 
   /** Ends the work if that may be done, and bounds the wait for it. */
   interrupt(): void {
-    if (this.policy.interruptible) this.fiber?.interruptUnsafe()
+    if (this.interruptible) this.fiber?.interruptUnsafe()
     if (this.heeding !== undefined) { for (const heed of this.heeding) this.turn.setting.runtime.later(heed) }
     if (this.phase !== "running" || this.concluding) return
     if (this.timer !== undefined) this.timer.off = true
@@ -257,7 +276,7 @@ export class Run extends Siblings.Member<AnyOutcome> implements Backend.Entry, A
   /** A clock of its own has run out. */
   expire(clock: "timeout" | "idleTimeout", millis: number): void {
     this.expired = { clock, millis }
-    if (!this.policy.interruptible) {
+    if (!this.interruptible) {
       this.turn.event((base): TurnEvent.CallOverdue => ({ ...base(this), _tag: "CallOverdue", clock }))
     }
     this.interrupt()

@@ -37,6 +37,7 @@ import { inTime, leavableStep, patience } from "./patience.ts"
 import { inAll, lastMoment, mayTryAgain, pauseOf, questionOf } from "./retry.ts"
 import { CallView, Run, type Setting } from "./run.ts"
 import type { Handled, Runner } from "./tool.ts"
+import { type Undoing, Unit } from "./undo.ts"
 
 type AnyOutcome = Outcome.Outcome<any>
 
@@ -117,7 +118,7 @@ export class TurnState implements TurnPlan.Nested {
     this.slots = new Array(n)
     this.bySlot = new Array(n)
     this.open = n
-    this.group = new Siblings.Group(setting.policy)
+    this.group = this.newGroup()
     const { held, parent, tenant } = setting.around
     this.lines = setting.limit === Infinity ? undefined : new Lines(tenant, held, setting.limit)
     if (parent === undefined) this.ancestors = undefined
@@ -360,6 +361,7 @@ export class TurnState implements TurnPlan.Nested {
       }
       if (node.pending > 0) {
         run.waitedForKeys = true
+        if (run.undoing !== undefined) return
         return this.event((base) => ({
           ...base(run),
           _tag: "CallQueued",
@@ -369,6 +371,12 @@ export class TurnState implements TurnPlan.Nested {
       }
     }
     if (!run.undecided) this.ready.push(run)
+  }
+
+  /** Takes the place of an undo, behind what has one already. */
+  addUndo(run: Run): void {
+    this.runs.push(run)
+    this.takePlace(run)
   }
 
   /** Asks whether a call needs approval, and who decides, as soon as the turn's own limit allows. */
@@ -490,7 +498,9 @@ export class TurnState implements TurnPlan.Nested {
     }
     this.event((base) => ({ ...base(run), _tag: "CallHeld" }))
     for (const later of this.runs) {
-      if (later.phase !== "waiting" || later.attempt > 0 || later.position <= run.position) continue
+      if (
+        later.phase !== "waiting" || later.attempt > 0 || later.undoing !== undefined || later.position <= run.position
+      ) continue
       if (run.node === undefined || later.node === undefined || !TurnPlan.conflict(run.node, later.node)) continue
       later.behindHeld = true
       if (!later.undecided) this.deferLater(later)
@@ -538,8 +548,13 @@ export class TurnState implements TurnPlan.Nested {
     if (unit === undefined) return this.group
     const { groups } = this.some
     let group = groups.get(unit)
-    if (group === undefined) groups.set(unit, group = new Siblings.Group(this.setting.policy))
+    if (group === undefined) groups.set(unit, group = this.newGroup())
     return group
+  }
+
+  private newGroup(): Siblings.Group<AnyOutcome> {
+    const { policy } = this.setting
+    return policy.undoes === true ? new Unit(policy, this) : new Siblings.Group(policy)
   }
 
   private stopGroups(reason: Siblings.StopReason): void {
@@ -693,7 +708,7 @@ export class TurnState implements TurnPlan.Nested {
   /** Tells of those that joined a line and were not served at once. */
   private tellQueued(joined: ReadonlyArray<Run>): void {
     for (const run of joined) {
-      if (run.phase !== "waiting") continue
+      if (run.phase !== "waiting" || run.undoing !== undefined) continue
       run.waitedForPermit = true
       const waitsFor = this.lines!.waitsFor(run)
       this.event((base) => ({ ...base(run), _tag: "CallQueued", for: waitsFor, backend: run.runner.entry.backendName }))
@@ -709,6 +724,10 @@ export class TurnState implements TurnPlan.Nested {
   begin(run: Run): void {
     if (run.phase !== "waiting") return this.release(run)
     if (run.failed !== undefined) return this.beginAgain(run, run.failed)
+    if (run.undoing !== undefined) {
+      this.running++
+      return this.work(run, this.setting.timers.now(), undefined)
+    }
     const repeated = repeatedTooOften(this.setting, run.taken)
     if (repeated !== undefined) return this.conclude(run, Answers.refused(run, "over_limit", repeated))
     this.running++
@@ -854,7 +873,7 @@ export class TurnState implements TurnPlan.Nested {
   private launch(run: Run): void {
     const { setting } = this
     const { middleware } = setting
-    const { policy, runner, taken } = run
+    const { taken } = run
     const first = ++run.attempt === 1
     run.failed = undefined
     if (first && setting.conversation !== undefined && !taken.repeatable) {
@@ -896,6 +915,13 @@ export class TurnState implements TurnPlan.Nested {
         }
       }))
     }
+    this.work(run, now, middleware)
+  }
+
+  /** Starts the work of a run, and its clocks. */
+  private work(run: Run, now: number, middleware: Middleware | undefined): void {
+    const { policy, runner, taken } = run
+    run.phase = "running"
     let effect: Effect.Effect<unknown, unknown, any>
     try {
       effect = runner.invoke(
@@ -914,7 +940,7 @@ export class TurnState implements TurnPlan.Nested {
     run.group.run(run, effect, this.contextOf(run))
     // A handler that has ended already needs no clocks.
     if (run.phase !== "running" || run.concluding || run.timer !== undefined) return
-    const { timers } = setting
+    const { timers } = this.setting
     run.timer = timers.setAt(now + policy.timeout, timeIsOver, run)
     run.idleTimer = timers.setAt(now + policy.idleTimeout, silenceIsOver, run)
   }
@@ -981,6 +1007,7 @@ export class TurnState implements TurnPlan.Nested {
     runtime.enter()
     try {
       timers.tick()
+      if (run.undoing !== undefined && Exit.isFailure(exit)) run.undoing.failed(exit.cause)
       if (run.launchedAt !== undefined && run.stopReason === undefined) this.learn(run, timers.now() - run.launchedAt)
       if (Exit.isFailure(exit)) this.decide(run, exit, undefined)
       else this.encode(run, exit)
@@ -1051,7 +1078,12 @@ export class TurnState implements TurnPlan.Nested {
         ? Answers.timedOut(run, expired, policy)
         : Answers.cancelled(run, stopReason, policy)
     } else if (Exit.isFailure(exit)) outcome = Answers.failedWith(run, tool, exit.cause)
-    else outcome = Answers.succeeded(run, tool, exit.value, encoded!)
+    else {
+      outcome = Answers.succeeded(run, tool, exit.value, encoded!)
+      // A toolkit's own `handle` keeps a result to itself that cannot be encoded.
+      const known = Exit.isSuccess(encoded!) || !run.runner.handled
+      if (known && run.canBeUndone) run.applied = { result: exit.value, outcome: undefined }
+    }
     if (run.permit?.admission !== undefined) run.permit.verdict = Answers.verdict(outcome, policy)
     outcome = inAll(run, outcome)
     if (run.givenUp) return this.settledLate(run, outcome)
@@ -1065,7 +1097,7 @@ export class TurnState implements TurnPlan.Nested {
   private over(run: Run, outcome: AnyOutcome): void {
     const { middleware } = this.setting
     if (
-      middleware?.hasAfter === true && (
+      middleware?.hasAfter === true && run.undoing === undefined && (
         outcome.status === "ok" ||
         (outcome.status === "error" && (outcome.code === "failed" || outcome.code === "rate_limited"))
       )
@@ -1186,11 +1218,37 @@ export class TurnState implements TurnPlan.Nested {
   private finish(run: Run, outcome: AnyOutcome): void {
     if (run.state === "waiting") run.list!.pool.leave(run.list!, run)
     if (run.phase === "running") this.running--
-    this.answer(run, outcome)
+    const { applied, undoing } = run
+    if (applied !== undefined) {
+      applied.outcome = outcome
+      ;(run.group as Unit).keep(run)
+      this.event((base) => ({ ...base(run), _tag: "CallApplied" }))
+    } else if (undoing === undefined) this.answer(run, outcome)
     this.release(run)
     run.group.ended(run, verdictOf(outcome))
+    if (undoing !== undefined) this.undone(undoing, outcome)
     // What is left of a turn inside a handler may wait for itself now.
     if (this.ancestors !== undefined) this.touch()
+  }
+
+  /** What has taken effect gets its answer: its unit is decided. */
+  answerApplied(run: Run, outcome: AnyOutcome): void {
+    Keys.stands(run)
+    this.answer(run, outcome)
+  }
+
+  /** An undo is over, or was given up on: its call gets its answer. */
+  private undone(undoing: Undoing, outcome: AnyOutcome): void {
+    const { of } = undoing
+    const answer = undoing.answer(outcome)
+    const then = () => {
+      this.event((base) => ({ ...base(of), _tag: "CallUndone", ok: answer.undo === "done" }))
+      this.answer(of, answer)
+      undoing.ended()
+    }
+    const [first, second] = [Keys.undone(of, answer), Journal.amend(of, answer)]
+    if (first === undefined && second === undefined) return then()
+    this.helper(Effect.andThen(first ?? Effect.void, second ?? Effect.void), then)
   }
 
   /** Fills the slots of a run: its own, and those of identical calls. */
@@ -1261,10 +1319,11 @@ export class TurnState implements TurnPlan.Nested {
     const limited = run.permit !== undefined
     const done = () =>
       this.step(() => {
-        this.answer(run, outcome)
+        if (run.undoing === undefined) this.answer(run, outcome)
         if (limited) this.lines!.freed()
         this.touch()
         run.group.ended(run, verdictOf(outcome))
+        if (run.undoing !== undefined) this.undone(run.undoing, outcome)
       })
     Journal.settle(run, outcome, (effect, then) => void this.helper(effect, then), done)
   }
@@ -1275,7 +1334,8 @@ export class TurnState implements TurnPlan.Nested {
     Keys.settle(run, outcome, (effect, done) => {
       Effect.runForkWith(around.context)(effect).addObserver(done)
     }, () => {})
-    const event: TurnEvent.CallSettledLate = { ...this.ofCall(run), _tag: "CallSettledLate", outcome }
+    const told = run.undoing === undefined ? outcome : run.undoing.answer(outcome)
+    const event: TurnEvent.CallSettledLate = { ...this.ofCall(run), _tag: "CallSettledLate", outcome: told }
     this.emit(event)
     runtime.later(() => runtime.tellLate(event))
     const permit = run.permit
@@ -1334,6 +1394,8 @@ export class TurnState implements TurnPlan.Nested {
         done = true
         return
       }
+      // It has taken effect, and waits for the others of its unit.
+      if (run.phase === "ended") return
       done = true
       const leaves = this.placesOf(position)
       if (this.hasOthers(run, leaves)) {
@@ -1534,7 +1596,9 @@ export class TurnState implements TurnPlan.Nested {
     const stuck = this.runs.filter((run) => run.phase === "waiting")
     if (stuck.length === 0 || this.ready.length > 0) return
     const able = progressing(stuck)
-    const first = stuck.find((run) => !able.has(run))
+    // An undo is the last to be given up.
+    const first = stuck.find((run) => !able.has(run) && run.undoing === undefined) ??
+      stuck.find((run) => !able.has(run))
     if (first === undefined) return
     // What it opens the way for is looked at next, and then whether that was enough.
     this.touch()

@@ -55,6 +55,10 @@ export const ofEvent = (event: TurnEvent.TurnEvent): string => {
       return `${call} is overdue, and awaited`
     case "CallRetried":
       return `${call} has failed, and is tried again after ${event.pause} ms: ${outcomeOf(event.outcome)}`
+    case "CallApplied":
+      return `${call} has taken effect, and waits for its unit`
+    case "CallUndone":
+      return `${call} ${event.ok ? "is undone" : "cannot be undone"}`
     case "CallEnded":
       return `${call} is answered: ${outcomeOf(event.outcome)}`
     case "CallSettledLate":
