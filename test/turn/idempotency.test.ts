@@ -1,5 +1,15 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Backend, IdempotencyStore, Outcome, ToolCall, ToolPolicy, Turn, TurnContext, TurnStore } from "effect-turn"
+import {
+  Backend,
+  IdempotencyStore,
+  Outcome,
+  Siblings,
+  ToolCall,
+  ToolPolicy,
+  Turn,
+  TurnContext,
+  TurnStore
+} from "effect-turn"
 import type { TurnError, TurnEvent } from "effect-turn"
 import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
@@ -32,6 +42,7 @@ class Ledger {
   /** Done by each handler before it pays. */
   nested: Effect.Effect<void> | undefined = undefined
   millis = 20
+  undoing: Effect.Effect<unknown, string> = Effect.void
   result = (n: number): string => `receipt ${n}`
 }
 
@@ -70,6 +81,8 @@ const stageOf = (ledger: Ledger) => {
       ToolPolicy.retry({ times: 3 }),
       ToolPolicy.on(Bank)
     ),
+    record_undo: pipe(tool("record_undo"), IdempotencyStore.record(key), ToolPolicy.undo(() => ledger.undoing)),
+    forward_undo: pipe(tool("forward_undo"), ToolPolicy.forward(key), ToolPolicy.undo(() => ledger.undoing)),
     none: tool("none")
   }
   const toolkit = Toolkit.make(
@@ -80,9 +93,11 @@ const stageOf = (ledger: Ledger) => {
     tools.bank,
     tools.short,
     tools.stubborn,
+    tools.record_undo,
+    tools.forward_undo,
     tools.none
   )
-  const handler = (name: string) => () =>
+  const handler = (name: string) => ({ key }: Params) =>
     Effect.gen(function*() {
       const call = yield* TurnContext.CurrentCall
       const does = ledger.does[Math.min(ledger.runs.length, ledger.does.length - 1)]!
@@ -105,6 +120,7 @@ const stageOf = (ledger: Ledger) => {
           yield* pay
           return yield* Effect.fail({ why: "connection lost", effect: "unknown" as const })
         case "pays":
+          if (key === "slow") yield* Effect.sleep(500)
           if (ledger.nested !== undefined) yield* ledger.nested
           yield* Effect.sleep(ledger.millis)
           yield* pay
@@ -119,6 +135,8 @@ const stageOf = (ledger: Ledger) => {
     bank: handler("bank"),
     short: handler("short"),
     stubborn: handler("stubborn"),
+    record_undo: handler("record_undo"),
+    forward_undo: handler("forward_undo"),
     none: handler("none")
   })
   return { toolkit, handlers }
@@ -600,5 +618,52 @@ describe("R23, R24: a key, and runs that are tried again", () => {
       assert.deepStrictEqual(yield* states(store), ["a unknown"])
       assert.deepInclude(yield* drive(one("stubborn", ab)), { code: "in_doubt" })
       assert.strictEqual(ledger.runs.length, 2)
+    }))
+})
+
+describe("R23, R25: a key whose write is undone", () => {
+  it.effect("our own record frees it, a backend that honours it remembers it, and a failed undo leaves it in doubt", () =>
+    Effect.gen(function*() {
+      for (const name of ["record", "forward"] as const) {
+        const { ledger, one, run, store } = yield* setUp()
+        ledger.does = ["pays", "fails before", "pays"]
+        const unit = (key: string) =>
+          run([ToolCall.make("1", `${name}_undo`, { key }), ToolCall.make("2", "none", { key: "z" })], {
+            siblings: Siblings.allOrNothing
+          })
+        const [first] = yield* drive(unit("a"))
+        assert.deepInclude(first, { status: "cancelled", effect: "none", undo: "done", retryable: name === "record" })
+        assert.deepStrictEqual(yield* states(store), name === "record" ? [] : ["a undone"])
+        const again = yield* drive(one(`${name}_undo`, { key: "a" }))
+        if (name === "record") assert.deepInclude(again, { status: "ok", started: true })
+        else {
+          assert.deepInclude(again, { code: "key_reused", started: false })
+          assert.include(again.message, "undone")
+        }
+        ledger.does = ["pays", "fails before"]
+        ledger.runs.length = 0
+        ledger.undoing = Effect.fail("it cannot be undone")
+        const [failed] = yield* drive(unit("b"))
+        assert.deepInclude(failed, { status: "cancelled", effect: "unknown", undo: "failed", retryable: false })
+        assert.include(yield* states(store), "b unknown")
+      }
+    }))
+
+  it.effect("what may still be undone is told to nobody else", () =>
+    Effect.gen(function*() {
+      const { ledger, one, run } = yield* setUp()
+      ledger.does = ["pays", "pays", "pays"]
+      const unit = yield* fork(
+        run([ToolCall.make("1", "record_undo", ab), ToolCall.make("2", "none", { key: "slow" })], {
+          siblings: Siblings.allOrNothing
+        })
+      )
+      yield* TestClock.adjust(30)
+      const other = yield* fork(one("record_undo", ab))
+      yield* TestClock.adjust(100)
+      assert.isUndefined(other.pollUnsafe())
+      yield* TestClock.adjust(1_000)
+      assert.deepStrictEqual((yield* ended(unit)).map((outcome) => outcome.status), ["ok", "ok"])
+      assert.deepInclude(yield* ended(other), { status: "ok", replayed: true })
     }))
 })
