@@ -74,11 +74,30 @@ export const keyValueFiles = (): Place => {
   }
 }
 
+/** What another process needs to know to open the same store. */
+export type Shared =
+  | { readonly store: "SQLite"; readonly filename: string }
+  | { readonly store: "PostgreSQL"; readonly address: Address; readonly table: string }
+  | { readonly store: "Redis"; readonly address: Address; readonly prefix: string }
+
+export const layerOf = (shared: Shared): Place["layer"] => {
+  switch (shared.store) {
+    case "SQLite":
+      return Layer.fresh(TurnStore.layerSqlite({ filename: shared.filename }))
+    case "PostgreSQL":
+      return Layer.fresh(TurnStore.layerSql({ table: shared.table })).pipe(Layer.provide(pgClient(shared.address)))
+    case "Redis":
+      return Layer.fresh(TurnStore.layerRedis({ prefix: shared.prefix })).pipe(
+        Layer.provide(redisClient(shared.address))
+      )
+  }
+}
+
 export const sqlite = (): Place => {
   const folder = temporaryFolder()
   return {
     name: "SQLite",
-    layer: Layer.fresh(TurnStore.layerSqlite({ filename: path.join(folder, "turns.db") })),
+    layer: layerOf({ store: "SQLite", filename: path.join(folder, "turns.db") }),
     shared: true,
     durable: true,
     order: "bytes",
@@ -110,7 +129,7 @@ export const postgres = (address: Address): Place => {
   const table = ownName()
   return {
     name: "PostgreSQL",
-    layer: Layer.fresh(TurnStore.layerSql({ table })).pipe(Layer.provide(pgClient(address))),
+    layer: layerOf({ store: "PostgreSQL", address, table }),
     shared: true,
     durable: true,
     order: "bytes",
@@ -141,7 +160,7 @@ export const redis = (address: Address): Place => {
   const prefix = ownName()
   return {
     name: "Redis",
-    layer: Layer.fresh(TurnStore.layerRedis({ prefix })).pipe(Layer.provide(redisClient(address))),
+    layer: layerOf({ store: "Redis", address, prefix }),
     shared: true,
     durable: true,
     order: "bytes",
