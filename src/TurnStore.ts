@@ -392,7 +392,7 @@ export const layerSqlite = (
   Layer.effect(
     TurnStore,
     Effect.flatMap(
-      openedWithin(nodeSqlite.make(options.filename), openMillis, failing("SQLite")),
+      openedWithin(nodeSqlite.make(options.filename, openMillis / 2), openMillis, failing("SQLite")),
       (client) => overSql(client, "TurnStore.layerSqlite", options)
     )
   )

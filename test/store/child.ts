@@ -25,7 +25,7 @@ const obey = (order: Order): Effect.Effect<Answer, unknown> =>
   Effect.gen(function*() {
     if ("open" in order) {
       scope = yield* Scope.make()
-      const layer = Layer.provide(IdempotencyStore.layer(), layerOf(order.open))
+      const layer = Layer.provide(IdempotencyStore.layer({ digest: "text" }), layerOf(order.open))
       const context = yield* Layer.buildWithScope(layer, scope)
       store = yield* Effect.provide(IdempotencyStore.IdempotencyStore, context)
       return { done: true }

@@ -12,6 +12,7 @@ import * as Statement from "effect/sql/Statement"
 import * as Stream from "effect/Stream"
 import type { DatabaseSync, SQLInputValue, StatementSync } from "node:sqlite"
 import { describe, Problem } from "./guard.ts"
+import { persistent } from "./persistent.ts"
 
 /** How long a statement waits for the lock of the file before it is told that it is busy: while it waits, its process stands still. */
 const busyMillis = 10
@@ -71,7 +72,7 @@ const connect = (database: DatabaseSync): Connection => {
 }
 
 /** Opens a file, or makes it. It is closed with the scope. */
-export const make = (filename: string): Effect.Effect<SqlClient.SqlClient, unknown, Scope.Scope> =>
+export const make = (filename: string, openMillis: number): Effect.Effect<SqlClient.SqlClient, unknown, Scope.Scope> =>
   Effect.gen(function*() {
     const module = sqlite()
     if (module === undefined) {
@@ -85,7 +86,10 @@ export const make = (filename: string): Effect.Effect<SqlClient.SqlClient, unkno
       (database) => Effect.sync(() => database.close())
     )
     const pragma = (text: string) =>
-      Effect.try({ try: () => database.exec(`PRAGMA ${text}`), catch: (cause) => errorOf(cause, "open") })
+      persistent(
+        Effect.try({ try: () => database.exec(`PRAGMA ${text}`), catch: (cause) => errorOf(cause, "open") }),
+        openMillis
+      )
     yield* pragma(`busy_timeout = ${busyMillis}`)
     // Readers and the one writer do not wait for each other, and what was written outlives a power cut.
     yield* pragma("journal_mode = WAL")

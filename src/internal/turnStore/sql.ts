@@ -2,15 +2,14 @@
  * Rows in a table of PostgreSQL or SQLite. Every step is one statement of its own, outside of any transaction of the caller, but for
  * `insert` on SQLite, which asks first.
  */
-import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
-import * as Random from "effect/Random"
 import * as Migrator from "effect/sql/Migrator"
 import * as SqlClient from "effect/sql/SqlClient"
 import type { Fragment } from "effect/sql/Statement"
 import type { Row } from "../../TurnStore.ts"
 import { Problem, type Steps } from "./guard.ts"
+import { persistent } from "./persistent.ts"
 import { escape, head, sha256, unescape } from "./text.ts"
 
 export interface Options {
@@ -47,31 +46,6 @@ const comments = {
   updated_at: "Milliseconds since the epoch",
   body: "What it holds, as JSON"
 }
-
-/** Another connection was quicker, or has the lock: nothing was done, and it may be tried again. */
-const isBusy = (error: unknown): boolean => {
-  const { cause, reason } = (error ?? {}) as {
-    readonly cause?: unknown
-    readonly reason?: { readonly _tag?: unknown }
-  }
-  return reason === undefined
-    ? cause !== undefined && isBusy(cause)
-    : ["LockTimeoutError", "SerializationError", "DeadlockError"].includes(String(reason._tag))
-}
-
-/** Again after a short while, each time another one, for as long as there is time. */
-const persistent = <A, R>(step: Effect.Effect<A, unknown, R>, millis: number): Effect.Effect<A, unknown, R> =>
-  Effect.gen(function*() {
-    const until = (yield* Clock.currentTimeMillis) + millis
-    while (true) {
-      const result = yield* Effect.result(step)
-      if (result._tag === "Success") return result.success
-      if (!isBusy(result.failure) || (yield* Clock.currentTimeMillis) >= until) {
-        return yield* Effect.fail(result.failure)
-      }
-      yield* Effect.sleep(1 + 9 * (yield* Random.next))
-    }
-  })
 
 /** The name of a client's database, for errors. */
 export const nameOf = (sql: SqlClient.SqlClient): string =>
