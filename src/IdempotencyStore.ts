@@ -302,13 +302,14 @@ const kept = (
 
 /** One round more, where somebody else was quicker. */
 const mostRounds = 20
+const pageSize = 500
 
-const make = (options: Options | undefined): Effect.Effect<IdempotencyStore["Service"], never, TurnStore.TurnStore> =>
-  Effect.gen(function*() {
-    const owner = "IdempotencyStore.layer"
-    const lease = ToolPolicy.finiteMillis(owner, "lease", options?.lease ?? "30 seconds")
-    const keep = ToolPolicy.limitMillis(owner, "keep", options?.keep ?? "7 days")
-    const maxResult = TurnError.wholeNumber(owner, "maxResult", options?.maxResult ?? 1_000_000)
+const make = (options: Options | undefined): Effect.Effect<IdempotencyStore["Service"], never, TurnStore.TurnStore> => {
+  const owner = "IdempotencyStore.layer"
+  const lease = ToolPolicy.finiteMillis(owner, "lease", options?.lease ?? "30 seconds")
+  const keep = ToolPolicy.limitMillis(owner, "keep", options?.keep ?? "7 days")
+  const maxResult = TurnError.wholeNumber(owner, "maxResult", options?.maxResult ?? 1_000_000)
+  return Effect.gen(function*() {
     const store = yield* TurnStore.TurnStore
     const digests = yield* Effect.provide(Digest.Digest, Digest.layerWebCrypto)
     const digestOf = (text: string): Effect.Effect<string> =>
@@ -395,25 +396,29 @@ const make = (options: Options | undefined): Effect.Effect<IdempotencyStore["Ser
         const from = after === undefined ? undefined : idOf(after)
         return Effect.flatMap(now, (at) => {
           /** The first records in rows of a state that are as asked for. */
-          const some = (rowState: string | undefined) =>
+          const some = (rowState: string | undefined, first: string | undefined, most: number) =>
             Effect.gen(function*() {
               const found: Array<Entry> = []
-              for (let last = from;;) {
-                const rows = yield* store.list({ kind, tenant, state: rowState, after: last, limit })
+              for (let last = first;;) {
+                const rows = yield* store.list({ kind, tenant, state: rowState, after: last, limit: pageSize })
                 for (const row of rows) {
                   const entry = yield* entryOf(row, at)
                   if (state === undefined || entry.state === state) found.push(entry)
                 }
-                if (rows.length < limit || found.length >= limit) return found
+                if (rows.length < pageSize || found.length >= most) return found.slice(0, most)
                 last = rows[rows.length - 1]!.id
               }
             })
-          // What has been lost is unknown, and its row says reserved still.
-          if (state !== "unknown") return Effect.map(some(state), (found) => found.slice(0, limit))
+          if (!(limit >= 1)) return Effect.succeed([])
+          if (state !== "unknown") return some(state, from, limit)
+          // What has been lost is unknown, and its row says reserved still. The two have an order of their own, which is not the store's:
+          // all of them are read, since there are few.
           return Effect.map(
-            Effect.all([some("unknown"), some("reserved")]),
-            ([unknown, lost]) =>
-              [...unknown, ...lost].sort((a, b) => (idOf(a.key) < idOf(b.key) ? -1 : 1)).slice(0, limit)
+            Effect.all([some("unknown", undefined, Infinity), some("reserved", undefined, Infinity)]),
+            (both) =>
+              both.flat().filter((entry) => from === undefined || idOf(entry.key) > from).sort((a, b) =>
+                idOf(a.key) < idOf(b.key) ? -1 : 1
+              ).slice(0, limit)
           )
         })
       },
@@ -448,6 +453,7 @@ const make = (options: Options | undefined): Effect.Effect<IdempotencyStore["Ser
       expire: Effect.flatMap(now, store.expire)
     })
   })
+}
 
 /** What a call is told whose write is known to have taken effect, with its result as JSON. */
 const resolved = (name: string, result: unknown): Outcome.Encoded => ({

@@ -9,7 +9,7 @@
  * - **pure**, decides and never runs: `TurnPlan`, and the folder `wire/` (an entry of its own, `effect-turn/wire`)
  * - **store**, rows in a database: `TurnStore`
  * - **capabilities**, strangers to one another: `Siblings`, `Handler`, `Backend`, `ToolDurations`, `IdempotencyStore`,
- *   `TurnJournal`, `Approval`, `TurnMiddleware`
+ *   `TurnJournal`, `ParkedTurns`, `Approval`, `TurnMiddleware`
  * - **turn**, the only module that knows them all: `Turn`
  * - **drivers**, around turns: `Agent`, `TurnTelemetry`
  * - **hosts**, entries of their own: `index`, `testing/` (`effect-turn/testing`) and the program `cli/`
@@ -34,6 +34,9 @@ export * as IdempotencyStore from "./IdempotencyStore.ts"
 
 /** @since 0.1.0 */
 export * as Outcome from "./Outcome.ts"
+
+/** @since 0.1.0 */
+export * as ParkedTurns from "./ParkedTurns.ts"
 
 /** @since 0.1.0 */
 export * as Siblings from "./Siblings.ts"

@@ -36,6 +36,7 @@ const layers: ReadonlyArray<Layer> = [
       "ToolDurations",
       "IdempotencyStore",
       "TurnJournal",
+      "ParkedTurns",
       "Approval",
       "TurnMiddleware"
     ]

@@ -1,0 +1,12 @@
+import { assert, it } from "@effect/vitest"
+import { IdempotencyStore } from "effect-turn"
+import { laws } from "./idempotency.laws.ts"
+import { checkLaws } from "./laws.ts"
+
+checkLaws("R23: the laws of idempotency keys", IdempotencyStore.IdempotencyStore, IdempotencyStore.layer(), laws)
+
+it("impossible options are refused where they are written", () => {
+  assert.throws(() => IdempotencyStore.layer({ lease: 0 }), /IdempotencyStore.layer: the limit "lease"/)
+  assert.throws(() => IdempotencyStore.layer({ keep: -1 }), /IdempotencyStore.layer: the limit "keep"/)
+  assert.throws(() => IdempotencyStore.layer({ maxResult: 1.5 }), /IdempotencyStore.layer: the limit "maxResult"/)
+})
