@@ -5,13 +5,14 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as TestClock from "effect/testing/TestClock"
-import { type Law, newTenant } from "./laws.ts"
+import { type Law, newTenant } from "./everyStore.ts"
 
 type Service = IdempotencyStore.IdempotencyStore["Service"]
 type Key = IdempotencyStore.Key
 
 const lease = 30_000
-const keep = 7 * 86_400_000
+/** The default is days, in which a store that says a word every few seconds says many. */
+const keep = 600_000
 
 const keyOf = (key = "k", more?: Partial<Key>): Key => ({
   tenant: newTenant(),
@@ -58,6 +59,8 @@ const words: Record<string, (store: Service, key: Key, owner: string) => Effect.
   free: (store, key, owner) => store.free(key, owner)
 }
 const after: Record<string, string> = { settle: "applied", markUnknown: "unknown", free: "free" }
+
+export const options = { keep }
 
 export const laws: ReadonlyArray<Law<Service>> = [
   {
@@ -243,7 +246,7 @@ export const laws: ReadonlyArray<Law<Service>> = [
           yield* store.settle(key, "me", ok(result))
           const elsewhere = yield* Effect.provide(
             Effect.flatMap(IdempotencyStore.IdempotencyStore, (store) => store.lookUp(key)),
-            Layer.fresh(IdempotencyStore.layer())
+            Layer.fresh(IdempotencyStore.layer(options))
           )
           assert.deepStrictEqual(elsewhere!.outcome, JSON.parse(JSON.stringify(ok(result))))
           assert.deepStrictEqual([elsewhere!.state, elsewhere!.note], ["applied", undefined])
@@ -286,7 +289,7 @@ export const laws: ReadonlyArray<Law<Service>> = [
         for (const [state, key] of keys) {
           assert.strictEqual(yield* stateOf(store, key), state === "applied" || state === "undone" ? "free" : "unknown")
         }
-        yield* TestClock.adjust(keep * 100)
+        yield* TestClock.adjust(keep * 3)
         yield* store.expire
         for (const state of ["reserved", "lost", "unknown"]) {
           assert.strictEqual(yield* stateOf(store, keys.get(state)!), "unknown")
@@ -368,8 +371,16 @@ export const laws: ReadonlyArray<Law<Service>> = [
             expected.set(told(state), (expected.get(told(state)) ?? 0) + 1)
           }
         }
-        for (let i = 0; i < 3; i++) yield* into.reserved(store, keyOf(`reserved${i}`, { tenant }))
         expected.set("reserved", 3)
+        // Stores have an order of their own for some of these.
+        const odd = ["🔑", "\ufffd", "é", "Z", "a", "x".repeat(400), `${"x".repeat(400)}y`, "x".repeat(399)]
+        for (const [i, text] of odd.entries()) {
+          yield* into[i % 2 === 0 ? "lost" : "unknown"](store, keyOf(text, { tenant }))
+        }
+        expected.set("unknown", expected.get("unknown")! + odd.length)
+        for (let i = 0; i < 3; i++) {
+          yield* into.reserved(store, keyOf(`reserved${i}`, { tenant }))
+        }
         yield* into.unknown(store, keyOf("elsewhere"))
         for (const state of [undefined, "reserved", "applied", "unknown", "undone"] as const) {
           for (const limit of [1, 2, 3, 7, 100]) {
@@ -384,7 +395,7 @@ export const laws: ReadonlyArray<Law<Service>> = [
             }
             const names = new Set(found.map((entry) => entry.key.key))
             assert.strictEqual(names.size, found.length)
-            assert.strictEqual(found.length, state === undefined ? 19 : expected.get(state))
+            assert.strictEqual(found.length, state === undefined ? 19 + odd.length : expected.get(state))
             assert.isTrue(found.every((entry) => state === undefined || entry.state === state))
           }
         }

@@ -1,9 +1,14 @@
 import { assert, it } from "@effect/vitest"
 import { IdempotencyStore } from "effect-turn"
-import { laws } from "./idempotency.laws.ts"
-import { checkLaws } from "./laws.ts"
+import { checkLaws } from "./everyStore.ts"
+import { laws, options } from "./idempotency.laws.ts"
 
-checkLaws("R23: the laws of idempotency keys", IdempotencyStore.IdempotencyStore, IdempotencyStore.layer(), laws)
+await checkLaws(
+  "R23: the laws of idempotency keys",
+  IdempotencyStore.IdempotencyStore,
+  IdempotencyStore.layer(options),
+  laws
+)
 
 it("impossible options are refused where they are written", () => {
   assert.throws(() => IdempotencyStore.layer({ lease: 0 }), /IdempotencyStore.layer: the limit "lease"/)

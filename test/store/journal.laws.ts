@@ -5,13 +5,14 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as TestClock from "effect/testing/TestClock"
-import { type Law, newTenant } from "./laws.ts"
+import { type Law, newTenant } from "./everyStore.ts"
 
 type Service = TurnJournal.TurnJournal["Service"]
 type CallKey = TurnJournal.CallKey
 
 const lease = 30_000
-const keep = 7 * 86_400_000
+/** The default is days, in which a store that says a word every few seconds says many. */
+const keep = 600_000
 
 const keyOf = (position = 0, more?: Partial<CallKey>): CallKey => ({
   tenant: newTenant(),
@@ -46,6 +47,8 @@ const only = (journal: Service, key: CallKey) =>
     return entries[0]
   })
 
+export const options = { keep }
+
 export const laws: ReadonlyArray<Law<Service>> = [
   {
     name: "a reserved call is among the entries, in the order of positions, until it is freed",
@@ -64,19 +67,6 @@ export const laws: ReadonlyArray<Law<Service>> = [
         assert.isFalse(yield* journal.free(keyOf(9, { tenant }), "me"))
         assert.deepStrictEqual(yield* found, [0, 2, 11, 100, 1_000_000_000])
         assert.deepStrictEqual(yield* journal.reserve(keyOf(9, { tenant }), other), ours())
-      })
-  },
-  {
-    name: "a turn of more calls than a page has them all",
-    law: (journal) =>
-      Effect.gen(function*() {
-        const { tenant } = keyOf()
-        const positions = Array.from({ length: 1_005 }, (_, i) => i)
-        yield* Effect.forEach(positions, (position) => journal.reserve(keyOf(position, { tenant }), me), {
-          concurrency: 8
-        })
-        const entries = yield* journal.entries({ tenant, turn: "one" })
-        assert.deepStrictEqual(entries.map(({ key }) => key.position), positions)
       })
   },
   {
@@ -208,7 +198,7 @@ export const laws: ReadonlyArray<Law<Service>> = [
     law: (journal) =>
       Effect.gen(function*() {
         const key = keyOf(3, { conversation: "c", idempotencyKey: "k" })
-        const elsewhere = yield* Effect.provide(TurnJournal.TurnJournal, Layer.fresh(TurnJournal.layer()))
+        const elsewhere = yield* Effect.provide(TurnJournal.TurnJournal, Layer.fresh(TurnJournal.layer(options)))
         yield* journal.reserve(key, me)
         assert.strictEqual((yield* elsewhere.reserve(key, other))._tag, "Taken")
         const answers = [
@@ -274,9 +264,23 @@ export const laws: ReadonlyArray<Law<Service>> = [
         yield* TestClock.adjust(1)
         assert.isAtLeast(yield* journal.expire, 1)
         assert.isUndefined(yield* only(journal, settled))
-        yield* TestClock.adjust(keep * 100)
+        yield* TestClock.adjust(keep * 3)
         yield* journal.expire
         assert.isTrue(((yield* only(journal, begun)) as any).lost)
+      })
+  },
+  // Last: its rows are in the way of stores that read all of them.
+  {
+    name: "a turn of more calls than a page has them all",
+    law: (journal) =>
+      Effect.gen(function*() {
+        const { tenant } = keyOf()
+        const positions = Array.from({ length: 505 }, (_, i) => i)
+        yield* Effect.forEach(positions, (position) => journal.reserve(keyOf(position, { tenant }), me), {
+          concurrency: 8
+        })
+        const entries = yield* journal.entries({ tenant, turn: "one" })
+        assert.deepStrictEqual(entries.map(({ key }) => key.position), positions)
       })
   }
 ]

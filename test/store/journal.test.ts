@@ -1,9 +1,9 @@
 import { assert, it } from "@effect/vitest"
 import { TurnJournal } from "effect-turn"
-import { laws } from "./journal.laws.ts"
-import { checkLaws } from "./laws.ts"
+import { checkLaws } from "./everyStore.ts"
+import { laws, options } from "./journal.laws.ts"
 
-checkLaws("R21: the laws of a journal", TurnJournal.TurnJournal, TurnJournal.layer(), laws)
+await checkLaws("R21: the laws of a journal", TurnJournal.TurnJournal, TurnJournal.layer(options), laws)
 
 it("impossible options are refused where they are written", () => {
   assert.throws(() => TurnJournal.layer({ lease: 0 }), /TurnJournal.layer: the limit "lease"/)

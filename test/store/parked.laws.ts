@@ -7,7 +7,7 @@ import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
 import * as TestClock from "effect/testing/TestClock"
-import { type Law, newTenant } from "./laws.ts"
+import { type Law, newTenant } from "./everyStore.ts"
 
 type Service = ParkedTurns.ParkedTurns["Service"]
 
