@@ -26,6 +26,7 @@ import * as Schema from "effect/Schema"
 import * as ToolPolicy from "../ToolPolicy.ts"
 import * as TurnContext from "../TurnContext.ts"
 import * as TurnError from "../TurnError.ts"
+import * as Course from "./fakes/course.ts"
 
 /**
  * The request was refused, because it was over a limit: nothing was done, and after `retryAfter` it may be let in.
@@ -241,37 +242,8 @@ export interface Options {
 
 type Mutable<T> = { -readonly [K in keyof T]: T[K] }
 
-/** A behaviour with its times in milliseconds. `effectAt` is undefined where no effect comes. */
-interface Course {
-  readonly latency: number
-  readonly effectAt: number | undefined
-  readonly fault: Behaviour["fault"]
-  readonly ignoresInterrupt: boolean
-}
-
-const courseOf = (name: string, { effectAt = "end", fault, ignoresInterrupt, latency = 10 }: Behaviour): Course => {
-  const end = ToolPolicy.limitMillis(name, "latency", latency, 0)
-  const at = effectAt === "end" ? effectAt : ToolPolicy.limitMillis(name, "effectAt", effectAt, 0)
-  if (at !== "end" && fault !== "hangs" && at > end) {
-    throw TurnError.make(
-      new TurnError.InvalidLimit({
-        owner: name,
-        limit: "effectAt",
-        expected: `at most the latency (${end} ms), or "end"`,
-        received: `${at} ms`
-      })
-    )
-  }
-  const none = fault === "fails" || fault === "loses-request" || (fault === "hangs" && at === "end")
-  return {
-    latency: end,
-    effectAt: none ? undefined : at === "end" ? end : at,
-    fault,
-    ignoresInterrupt: ignoresInterrupt === true
-  }
-}
-
-const wait = (millis: number): Effect.Effect<void> => (millis <= 0 ? Effect.void : Effect.sleep(millis))
+const courseOf = (name: string) => ({ effectAt = "end", fault, ignoresInterrupt, latency = 10 }: Behaviour) =>
+  Course.make(name, { latency, moment: "effectAt", at: effectAt, fault, ignoresInterrupt }, ["fails", "loses-request"])
 
 const endOf = (exit: Exit.Exit<unknown, Failure>): NonNullable<Request["end"]> => {
   if (Exit.isSuccess(exit)) return "ok"
@@ -302,7 +274,7 @@ export class FakeBackend {
   readonly #options: Options
   readonly #rate: { readonly limit: number; readonly window: number } | undefined
   readonly #retryAfter: Duration.Duration
-  readonly #courseOf: (request: Request, admitted: number) => Course
+  readonly #courseOf: (request: Request, admitted: number) => Course.Course<Behaviour["fault"]>
   readonly #requests: Array<Mutable<Request>> = []
   readonly #effects: Array<Receipt> = []
   readonly #byKey = new Map<string, Receipt>()
@@ -323,14 +295,7 @@ export class FakeBackend {
       window: ToolPolicy.limitMillis(name, "rate.window", options.rate.window)
     }
     this.#retryAfter = Duration.millis(ToolPolicy.limitMillis(name, "retryAfter", options.retryAfter ?? 1000, 0))
-    const { behaviour = {} } = options
-    if (typeof behaviour === "function") {
-      this.#courseOf = (request) => courseOf(name, behaviour(request))
-    } else {
-      const list = ([] as ReadonlyArray<Behaviour>).concat(behaviour).map((entry) => courseOf(name, entry))
-      const otherwise = courseOf(name, {})
-      this.#courseOf = (_, admitted) => list[Math.min(admitted, list.length - 1)] ?? otherwise
-    }
+    this.#courseOf = Course.each(options.behaviour ?? {}, courseOf(name), {})
   }
 
   /** Every request so far, refused ones included, in the order of their starts. */
@@ -434,7 +399,7 @@ export class FakeBackend {
 
   #work(
     request: Mutable<Request>,
-    { effectAt, fault, ignoresInterrupt, latency }: Course,
+    { at: effectAt, fault, ignoresInterrupt, latency }: Course.Course<Behaviour["fault"]>,
     restore: <A, E>(effect: Effect.Effect<A, E>) => Effect.Effect<A, E>
   ): Effect.Effect<Receipt | undefined, Failure> {
     const about = { backend: this.#name, request: request.number }
@@ -442,14 +407,14 @@ export class FakeBackend {
     const work = Effect.gen({ self: this }, function*() {
       let receipt: Receipt | undefined
       if (effectAt !== undefined) {
-        yield* wait(effectAt)
+        yield* Course.wait(effectAt)
         receipt = yield* land
       }
       if (fault === "hangs") {
         yield* Deferred.await(this.#released)
         return yield* new ConnectionLost(about)
       }
-      yield* wait(latency - (effectAt ?? 0))
+      yield* Course.wait(latency - (effectAt ?? 0))
       if (fault === "fails") return yield* new RequestFailed(about)
       if (fault !== undefined) return yield* new ConnectionLost(about)
       return receipt

@@ -9,6 +9,7 @@
  * - {@link explore} runs a program under many seeds, and {@link forAll} under generated inputs too. The first run that fails is
  *   made small (a smaller input, fewer forced switches) and told with what ran when.
  * - {@link exhaust} enumerates all runs with up to a number of forced switches, and says how many there were.
+ * - {@link process} runs a part of a program as a process that can crash.
  * - {@link run} is one run: by a seed, or by the `replay` of a failure. Seed 0 is the natural run, in which nothing is forced.
  *
  * **Gotchas**
@@ -24,11 +25,13 @@
  */
 import * as Arbitrary from "effect/Arbitrary"
 import * as Clock from "effect/Clock"
+import * as Deferred from "effect/Deferred"
 import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Formatter from "effect/Formatter"
 import { dual } from "effect/Function"
+import * as Random from "effect/Random"
 import * as Schema from "effect/Schema"
 import * as TurnError from "../TurnError.ts"
 import * as Choices from "./simulation/choices.ts"
@@ -664,6 +667,89 @@ export const note = (text: string): Effect.Effect<void> => Effect.map(Current, (
  */
 export const point = (n: number): Effect.Effect<void> =>
   Effect.flatMap(Current, (simulator) => simulator === undefined ? Effect.never : simulator.point(n))
+
+/**
+ * A program that runs as a process of its own inside a simulated run.
+ *
+ * **Details**
+ *
+ * - `await`: how it ended; undefined where it crashed before its end.
+ * - `crash`: from this moment on nothing of it goes on, as when a process is killed: no operation of its fibers, no finalizer, no end of a
+ *   sleep. What it has told others stands. When it has ended it does nothing.
+ * - `interrupt`: asks it to end, and waits for that.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface Process<out A, out E = never> {
+  readonly await: Effect.Effect<Exit.Exit<A, E> | undefined>
+  readonly crash: Effect.Effect<void>
+  readonly interrupt: Effect.Effect<void>
+}
+
+/**
+ * Starts a program as a process of its own, which can crash: with it go all fibers that it has forked, whatever they hold.
+ *
+ * **Details**
+ *
+ * What outlives a crash is what the program shares with others: a service that was made outside it, such as a store or a fake backend.
+ * Layers are built inside the program, so that each process has its own. With {@link point} a crash can be put everywhere.
+ *
+ * Outside a simulation it dies: nobody else can stop a fiber without letting it clean up.
+ *
+ * **Example** (A process is killed between its effect and its record)
+ *
+ * ```ts import.meta.vitest
+ * import { Effect } from "effect"
+ * import { Simulation } from "effect-turn/testing"
+ *
+ * const program = Effect.gen(function*() {
+ *   const log: Array<string> = []
+ *   const say = (text: string) => Effect.sync(() => log.push(text))
+ *   const work = say("booked").pipe(Effect.andThen(Effect.sleep(20)), Effect.andThen(say("recorded")), Effect.ensuring(say("closed")))
+ *   const first = yield* Simulation.process(work)
+ *   yield* Effect.sleep(10)
+ *   yield* first.crash
+ *   const exit = yield* first.await
+ *   yield* Effect.sleep("1 hour")
+ *   return [exit, log]
+ * })
+ * const run = await Effect.runPromise(Simulation.run(program, { horizon: "2 hours" }))
+ * const seen = run.exit?._tag === "Success" ? run.exit.value : undefined // => [undefined, ["booked"]]
+ * ```
+ *
+ * @category combinators
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const process = <A, E, R>(program: Effect.Effect<A, E, R>): Effect.Effect<Process<A, E>, never, R> =>
+  Effect.gen(function*() {
+    const simulator = yield* Current
+    if (simulator === undefined) {
+      return yield* Effect.die(TurnError.make(
+        new TurnError.InvalidInput({
+          what: "Simulation.process",
+          expected: "to be run inside a simulation, by Simulation.run or what explores runs",
+          received: "a program outside one"
+        })
+      ))
+    }
+    const own = simulator.process()
+    const over = yield* Deferred.make<Exit.Exit<A, E> | undefined>()
+    const context = simulator.provideTo(yield* Effect.context<R>(), yield* Random.Random, own)
+    const fiber = Effect.runForkWith(context)(program)
+    fiber.addObserver((exit) => Deferred.doneUnsafe(over, Effect.succeed(exit)))
+    const awaited = Deferred.await(over)
+    return {
+      await: awaited,
+      crash: Effect.suspend(() => {
+        simulator.crash(own)
+        return Effect.asVoid(Deferred.succeed(over, undefined))
+      }),
+      interrupt: Effect.andThen(Effect.sync(() => fiber.interruptUnsafe()), Effect.asVoid(awaited))
+    }
+  })
 
 /** Runs a program once in the natural order, and fails with what is wrong with it, told with its input.
  *

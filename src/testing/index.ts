@@ -1,5 +1,5 @@
 /**
- * `effect-turn/testing`: fake tools, a scripted language model and a fake remote service for a team's own tests, and scenario
+ * `effect-turn/testing`: fake tools, a scripted language model, a fake remote service and a fake store for a team's own tests, and scenario
  * files that run in virtual time.
  *
  * @since 0.1.0
@@ -18,6 +18,13 @@ export * as FakeBackend from "./FakeBackend.ts"
  * @since 0.1.0
  */
 export * as FakeModel from "./FakeModel.ts"
+
+/**
+ * A store for turns whose steps take time and go wrong, and whose processes crash.
+ *
+ * @since 0.1.0
+ */
+export * as FakeStore from "./FakeStore.ts"
 
 /**
  * Fake handlers for real tools, and a world that remembers what they did.

@@ -10,6 +10,7 @@
  * - **S4** What comes in from outside (a promise that has settled, a callback of the platform) becomes a task too.
  * - **S5** Driving ends: when the goal is reached, when nothing is left that could happen, at the horizon, or after a bounded
  *   number of steps. Work that hangs is seen, not waited for.
+ * - **S6** What has crashed does nothing any more: no operation of its fibers runs, no finalizer, no end of a sleep.
  *
  * @since 0.1.0
  */
@@ -34,11 +35,13 @@ export type Ended = "done" | "idle" | "horizon" | "busy"
 interface Task {
   readonly run: () => void
   readonly dispatcher: Dispatcher | undefined
+  readonly process: Process
 }
 
 interface Sleeper {
   readonly until: number
   readonly wake: () => void
+  readonly process: Process
 }
 
 interface Action {
@@ -47,17 +50,27 @@ interface Action {
 }
 
 class Dispatcher implements Scheduler.SchedulerDispatcher {
+  private readonly process: Process
   private readonly simulator: Simulator
-  constructor(simulator: Simulator) {
+  constructor(simulator: Simulator, process: Process) {
     this.simulator = simulator
+    this.process = process
   }
   scheduleTask(run: () => void): void {
-    this.simulator.enqueue(run, this)
+    this.simulator.enqueue(run, this.process, this)
   }
   /** Runs what waits here at once, as whoever flushes asks for. */
   flush(): void {
     this.simulator.flush(this)
   }
+}
+
+/** Fibers that can be lost together: they have a scheduler and a clock of their own, by which they are known. */
+export interface Process {
+  readonly scheduler: Scheduler.Scheduler
+  readonly clock: Clock.Clock
+  /** Nothing of it goes on any more. */
+  dead: boolean
 }
 
 /** Runs a function in the next turn of the event loop, when all promises that can settle have. */
@@ -101,36 +114,60 @@ export class Simulator {
     this.tracer = traced ? new Tracer() : undefined
   }
 
-  readonly scheduler: Scheduler.Scheduler = {
-    executionMode: "async",
-    shouldYield: (fiber) => this.shouldYield(fiber),
-    makeDispatcher: () => new Dispatcher(this)
+  /** The process of what is started from outside. */
+  private readonly root: Process = this.process()
+
+  /** Makes a process in which nothing runs yet. */
+  process(): Process {
+    const process: Process = {
+      dead: false,
+      scheduler: {
+        executionMode: "async",
+        shouldYield: (fiber) => this.shouldYield(fiber, process),
+        makeDispatcher: () => new Dispatcher(this, process)
+      },
+      clock: {
+        currentTimeMillisUnsafe: () => this.now,
+        currentTimeMillis: Effect.sync(() => this.now),
+        currentTimeNanosUnsafe: () => nanos(this.now),
+        currentTimeNanos: Effect.sync(() => nanos(this.now)),
+        monotonicTimeNanosUnsafe: () => nanos(this.now),
+        monotonicTimeNanos: Effect.sync(() => nanos(this.now)),
+        sleep: (duration) => {
+          const millis = Duration.toMillis(duration)
+          if (millis <= 0) return Effect.yieldNow
+          if (millis === Infinity) return Effect.never
+          return Effect.callback((resume) => {
+            const sleeper: Sleeper = { until: this.now + millis, wake: () => resume(Effect.void), process }
+            this.addSleeper(sleeper)
+            return Effect.sync(() => this.removeSleeper(sleeper))
+          })
+        }
+      }
+    }
+    return process
   }
 
-  readonly clock: Clock.Clock = {
-    currentTimeMillisUnsafe: () => this.now,
-    currentTimeMillis: Effect.sync(() => this.now),
-    currentTimeNanosUnsafe: () => nanos(this.now),
-    currentTimeNanos: Effect.sync(() => nanos(this.now)),
-    monotonicTimeNanosUnsafe: () => nanos(this.now),
-    monotonicTimeNanos: Effect.sync(() => nanos(this.now)),
-    sleep: (duration) => {
-      const millis = Duration.toMillis(duration)
-      if (millis <= 0) return Effect.yieldNow
-      if (millis === Infinity) return Effect.never
-      return Effect.callback((resume) => {
-        const sleeper: Sleeper = { until: this.now + millis, wake: () => resume(Effect.void) }
-        this.addSleeper(sleeper)
-        return Effect.sync(() => this.removeSleeper(sleeper))
-      })
-    }
+  /**
+   * Ends a process where it stands: its tasks are gone and nobody wakes its fibers. What comes to one of them from elsewhere makes it give
+   * way, which it does for ever (S6).
+   */
+  crash(process: Process): void {
+    process.dead = true
+    const lives = (one: { readonly process: Process }) => one.process !== process
+    this.queue.splice(0, this.queue.length, ...this.queue.filter(lives))
+    this.sleepers.splice(0, this.sleepers.length, ...this.sleepers.filter(lives))
   }
 
   /** What a program needs to run under this simulator, in place of the platform's own. */
-  provideTo<R>(context: Context.Context<R>, random: Random.Random): Context.Context<R> {
+  provideTo<R>(
+    context: Context.Context<R>,
+    random: Random.Random,
+    process: Process = this.root
+  ): Context.Context<R> {
     return context.pipe(
-      Context.add(Clock.Clock, this.clock),
-      Context.add(Scheduler.Scheduler, this.scheduler),
+      Context.add(Clock.Clock, process.clock),
+      Context.add(Scheduler.Scheduler, process.scheduler),
       Context.add(Random.Random, random),
       Context.add(Current, this),
       // What one run has built is not for another.
@@ -159,8 +196,8 @@ export class Simulator {
     })
   }
 
-  enqueue(run: () => void, dispatcher: Dispatcher | undefined): void {
-    this.queue.push({ run, dispatcher })
+  enqueue(run: () => void, process: Process, dispatcher: Dispatcher | undefined): void {
+    if (!process.dead) this.queue.push({ run, dispatcher, process })
   }
 
   flush(dispatcher: Dispatcher): void {
@@ -174,7 +211,8 @@ export class Simulator {
     return this.queue.findIndex((task) => task.dispatcher === dispatcher)
   }
 
-  private shouldYield(fiber: Fiber.Fiber<unknown, unknown>): boolean {
+  private shouldYield(fiber: Fiber.Fiber<unknown, unknown>, process: Process): boolean {
+    if (process.dead) return true
     if (!this.inStep) {
       this.outside = true
       return true
@@ -217,7 +255,7 @@ export class Simulator {
   private wakeWatcher(): void {
     const { wake } = this.watchers.shift()!
     this.watch()
-    this.urgent = { run: wake, dispatcher: undefined }
+    this.urgent = { run: wake, dispatcher: undefined, process: this.root }
   }
 
   private addSleeper(sleeper: Sleeper): void {
@@ -335,13 +373,16 @@ export class Simulator {
       if (action.at > this.limits.horizonMillis) return "horizon"
       this.actions.shift()
       this.now = Math.max(action.at, this.now)
-      this.enqueue(action.run, undefined)
+      this.enqueue(action.run, this.root, undefined)
       return undefined
     }
     if (moment === Infinity) return "idle"
     if (moment > this.limits.horizonMillis) return "horizon"
     this.now = moment
-    while (this.sleepers[0]?.until === moment) this.enqueue(this.sleepers.shift()!.wake, undefined)
+    while (this.sleepers[0]?.until === moment) {
+      const { process, wake } = this.sleepers.shift()!
+      this.enqueue(wake, process, undefined)
+    }
     return undefined
   }
 }
