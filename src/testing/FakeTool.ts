@@ -9,7 +9,7 @@
  *
  * - **W1** A run is written down in the step that starts it, and closed when its work has really ended.
  * - **W2** An effect lands only if the work is still running at that moment; a read has none.
- * - **W3** Writes that carry an idempotency key have one effect for each tenant, tool and key.
+ * - **W3** Writes whose key is handed to their backend (`ToolPolicy.forward`) have one effect for each tenant, tool and key.
  * - **W4** All that happens has a place in one order, so that two things of one instant can be told apart.
  *
  * @since 0.1.0
@@ -31,10 +31,11 @@ import * as TurnContext from "../TurnContext.ts"
  * **Details**
  *
  * - `turn`, `tenant`, `position`, `id`, `attempt`: as `TurnContext.CurrentCall` says; a handler that is called outside a turn
- *   has the turn `""` and the position -1.
+ *   has the turn `""` and the position -1. `idempotencyKey`: the call's, undefined where it has none.
  * - `parent`: the run whose handler runs the turn that this run belongs to.
  * - `began`, `ended`: places in the order of everything that happened; `endedAt` and `ended` are undefined while it is at work.
- * - `end`: how it ended. `interrupted` is a stop from outside, `itself` an interruption of its own making.
+ * - `end`: how it ended. `interrupted` is a stop from outside, `itself` an interruption of its own making, `crashed` the end of its
+ *   process (`World.crash`).
  * - `effectAt`: when its effect landed, `undefined` if none did.
  *
  * @category models
@@ -51,12 +52,13 @@ export interface Run {
   readonly position: number
   readonly id: string
   readonly attempt: number
+  readonly idempotencyKey: string | undefined
   readonly parent: Run | undefined
   readonly began: number
   readonly startedAt: number
   readonly ended: number | undefined
   readonly endedAt: number | undefined
-  readonly end: "ok" | "failed" | "died" | "interrupted" | "itself" | undefined
+  readonly end: "ok" | "failed" | "died" | "interrupted" | "itself" | "crashed" | undefined
   readonly effectAt: number | undefined
 }
 
@@ -67,8 +69,8 @@ type Mutable<T> = { -readonly [K in keyof T]: T[K] }
  *
  * **Details**
  *
- * All have `latencyMs` (default 10), `effectAtMs` (when a write's effect lands, `"end"` for its end; `ok` and `runs` default to
- * `"end"`, the others to never), `when` (taken only for arguments that have these members) and `ignoresInterrupt` (the
+ * All have `latencyMs` (default 10), `effectAtMs` (when a write's effect lands, `"end"` for its end; `ok`, `runs` and `rateLimited`
+ * default to `"end"`, the others to never), `when` (taken only for arguments that have these members) and `ignoresInterrupt` (the
  * work goes on to its end although it was told to stop, as a promise does that ignores its abort signal).
  *
  * - `ok`: succeeds with `result`.
@@ -79,6 +81,8 @@ type Mutable<T> = { -readonly [K in keyof T]: T[K] }
  * - `selfInterrupt`: interrupts itself.
  * - `runs`: runs an effect of your own, such as a nested turn, and succeeds with its result. Meanwhile the handler counts
  *   as waiting, not as running.
+ * - `rateLimited`: a run that starts before `untilMs`, a time of the clock, has no effect and fails with `failure`, the tool's own; after
+ *   that it succeeds with `result`. That the failure says "too many calls" is up to the tool's `ToolPolicy.failures`.
  *
  * @category models
  * @since 0.1.0
@@ -98,6 +102,7 @@ export type Behaviour<Success = unknown, Failure = unknown, R = never> =
     | { readonly type: "hang" }
     | { readonly type: "selfInterrupt" }
     | { readonly type: "runs"; readonly run: Effect.Effect<Success, Failure, R> }
+    | { readonly type: "rateLimited"; readonly untilMs: number; readonly failure: Failure; readonly result: Success }
   )
 
 /**
@@ -131,9 +136,12 @@ export class World {
     return this.#runs.reduce((n, run) => (run.tool === tool ? n + 1 : n), 0)
   }
 
-  /** How many effects of a tool landed. */
-  effects(tool: string): number {
-    return this.#effects.get(tool) ?? 0
+  /** How many effects of a tool landed, or of one of its idempotency keys. */
+  effects(tool: string, idempotencyKey?: string): number {
+    if (idempotencyKey === undefined) return this.#effects.get(tool) ?? 0
+    return this.#runs.filter((run) =>
+      run.tool === tool && run.effectAt !== undefined && run.idempotencyKey === idempotencyKey
+    ).length
   }
 
   /** The most handlers of a backend that were running at once. One that waits for work of its own is not running. */
@@ -149,6 +157,21 @@ export class World {
   /** Ends all work that hangs, also what is deaf to a stop: to be called when a test is over. */
   get release(): Effect.Effect<void> {
     return Deferred.succeed(this.#released, undefined).pipe(Effect.asVoid)
+  }
+
+  /**
+   * The process of all handlers crashes: what is at work has ended, and none of its effects lands any more.
+   *
+   * Their fibers are not stopped by it: they are to be left alone, or run as `Simulation.process`, which can crash.
+   */
+  get crash(): Effect.Effect<void> {
+    return Effect.map(Clock.currentTimeMillis, (at) => this.crashed(at))
+  }
+
+  /** @internal */
+  crashed(at: number): void {
+    for (const run of this.atWork) this.finish(run, "crashed", at)
+    for (const active of this.#active.values()) active.now = 0
   }
 
   /** @internal */
@@ -177,6 +200,7 @@ export class World {
       position: call?.position ?? -1,
       id: call?.id ?? "",
       attempt: call?.attempt ?? 1,
+      idempotencyKey: call?.idempotencyKey,
       parent: parent === undefined ? undefined : this.#byCall.get(`${parent.position}/${parent.turn}`),
       began: this.mark(),
       startedAt: at,
@@ -193,15 +217,16 @@ export class World {
 
   /** @internal */
   finish(run: Run, end: NonNullable<Run["end"]>, at: number): void {
+    if (run.ended !== undefined) return
     this.active(run, -1)
     Object.assign(run, { ended: this.mark(), endedAt: at, end })
   }
 
   /** @internal */
-  land(run: Run, key: string | undefined, at: number): void {
-    if (run.access === "read") return
-    if (key !== undefined) {
-      const once = JSON.stringify([run.tenant, run.tool, key])
+  land(run: Run, honoursKey: boolean, at: number): void {
+    if (run.access === "read" || run.ended !== undefined) return
+    if (honoursKey && run.idempotencyKey !== undefined) {
+      const once = JSON.stringify([run.tenant, run.tool, run.idempotencyKey])
       if (this.#keys.has(once)) return
       this.#keys.add(once)
     }
@@ -211,7 +236,7 @@ export class World {
 
   /** @internal */
   active(run: Run, change: 1 | -1): void {
-    if (run.backend === undefined) return
+    if (run.backend === undefined || run.ended !== undefined) return
     const { now, peak } = this.#active.get(run.backend) ?? { now: 0, peak: 0 }
     this.#active.set(run.backend, { now: now + change, peak: Math.max(peak, now + change) })
   }
@@ -240,13 +265,19 @@ const pick = (script: ReadonlyArray<Any>, execution: number, params: unknown): A
     ? script.find((behaviour) => fits(behaviour.when, params))
     : script[Math.min(execution, script.length - 1)]
 
-const work = (world: World, run: Run, behaviour: Any): Effect.Effect<unknown, unknown, any> => {
+/** A behaviour that depends on the time of its start is one of the others. */
+const atStart = (behaviour: Any, at: number): Any => {
+  if (behaviour.type !== "rateLimited") return behaviour
+  const { failure, result, untilMs, ...rest } = behaviour
+  return at < untilMs ? { ...rest, type: "fail", failure, effectAtMs: undefined } : { ...rest, type: "ok", result }
+}
+
+const work = (world: World, tool: Tool.Any, run: Run, said: Any): Effect.Effect<unknown, unknown, any> => {
+  const behaviour = atStart(said, run.startedAt)
   const latency = behaviour.latencyMs ?? 10
   const effectAt = behaviour.effectAtMs ?? (behaviour.type === "ok" || behaviour.type === "runs" ? "end" : undefined)
-  const land = Effect.gen(function*() {
-    const call = yield* TurnContext.CurrentCall
-    world.land(run, call?.idempotencyKey, yield* Clock.currentTimeMillis)
-  })
+  const honoursKey = ToolPolicy.get(tool).idempotency?.mode === "forward"
+  const land = Effect.map(Clock.currentTimeMillis, (at) => world.land(run, honoursKey, at))
   const wait = (millis: number) => Effect.sleep(millis)
 
   /** Waits, with the effect at its moment. An effect that would come after the end never comes. */
@@ -257,6 +288,7 @@ const work = (world: World, run: Run, behaviour: Any): Effect.Effect<unknown, un
     : wait(latency)
 
   switch (behaviour.type) {
+    case "rateLimited": // is one of the others by now
     case "ok":
       return Effect.as(waited, behaviour.result)
     case "fail":
@@ -305,13 +337,18 @@ const deaf = (effect: Effect.Effect<unknown, unknown, any>): Effect.Effect<unkno
   )
 
 /** Writes a run down, does its work, and closes it when the work has really ended (W1). */
-const recorded = (world: World, start: (at: number) => Run, behaviour: Any): Effect.Effect<unknown, unknown, any> =>
+const recorded = (
+  world: World,
+  tool: Tool.Any,
+  start: (at: number) => Run,
+  behaviour: Any
+): Effect.Effect<unknown, unknown, any> =>
   Effect.uninterruptibleMask((restore) =>
     Effect.flatMap(Clock.currentTimeMillis, (at) => {
       const run = start(at)
       const finish = (exit: Exit.Exit<unknown, unknown>) =>
         Effect.map(Clock.currentTimeMillis, (end) => world.finish(run, endOf(exit, behaviour), end))
-      const own = work(world, run, behaviour)
+      const own = work(world, tool, run, behaviour)
       if (behaviour.ignoresInterrupt !== true) return Effect.onExit(restore(own), finish)
       let begun = false
       const promised = deaf(Effect.suspend(() => {
@@ -379,6 +416,6 @@ export const handler = <T extends Tool.Any, R = never>(
           latencyMs: 0,
           thrown: new Error(`the fake tool "${tool.name}" has no behaviour for these arguments`)
         }
-      return recorded(world, (at) => world.start(tool, backend, params, context, at), behaviour)
+      return recorded(world, tool, (at) => world.start(tool, backend, params, context, at), behaviour)
     }) as Effect.Effect<any, any, any>
 }

@@ -200,10 +200,10 @@ const supported = (file: string, scenario: Form.Scenario, run: () => Effect.Effe
   return unsupported.length > 0 ? Effect.succeed(Reports.notRun(file, unsupported)) : run()
 }
 
-const judge: Explore.Judge = (scenario, observed) => {
-  const crashes = Unsupported.crashes(observed.turns)
-  return crashes.length > 0 ? crashes : [...Check.rules(scenario, observed), ...Expect.unmet(scenario, observed)]
-}
+const judge: Explore.Judge = (scenario, observed) => [
+  ...Check.rules(scenario, observed),
+  ...Expect.unmet(scenario, observed)
+]
 
 const report = (file: string, scenario: Form.Scenario): Effect.Effect<Report> =>
   supported(

@@ -38,6 +38,7 @@ const runOf = (changes: Partial<FakeTool.Run>): FakeTool.Run => ({
   position: 0,
   id: "a",
   attempt: 1,
+  idempotencyKey: undefined,
   parent: undefined,
   began: 0,
   startedAt: 0,

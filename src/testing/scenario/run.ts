@@ -17,11 +17,12 @@ import type * as Outcome from "../../Outcome.ts"
 import * as Turn from "../../Turn.ts"
 import * as TurnContext from "../../TurnContext.ts"
 import type * as TurnEvent from "../../TurnEvent.ts"
+import * as TurnStore from "../../TurnStore.ts"
 import * as FakeTool from "../FakeTool.ts"
 import { answerOf, outcomeOf, type SeenEvent, snapshot } from "../laws/observation.ts"
 import { Choices, randomOf, type Schedule } from "../simulation/choices.ts"
 import * as Note from "../simulation/notes.ts"
-import { type Ended, Simulator } from "../simulation/simulator.ts"
+import { type Ended, type Process, Simulator } from "../simulation/simulator.ts"
 import type * as Report from "./report.ts"
 import * as Form from "./schema.ts"
 import * as Tools from "./tools.ts"
@@ -30,6 +31,7 @@ type Mutable<T> = { -readonly [K in keyof T]: T[K] }
 
 /** A turn that runs, or has run. */
 interface Running {
+  readonly process: Process
   readonly seen: Mutable<Report.ObservedTurn>
   readonly stops: Array<number>
   readonly events: number
@@ -44,7 +46,7 @@ interface Running {
   readonly decisions: Map<number, Approval.Decision>
 }
 
-/** All times of a file together, as often as it has calls, and an hour: nothing in it can honestly take longer. */
+/** All times of a file together, as often as it has calls and retries, and an hour: nothing in it can honestly take longer. */
 const horizonOf = (scenario: Form.Scenario): number => {
   let millis = 0
   let calls = 1
@@ -53,7 +55,8 @@ const horizonOf = (scenario: Form.Scenario): number => {
     if (name === "calls" && Array.isArray(value)) calls += value.length
     return value
   })
-  return millis * calls + 3_600_000
+  const retries = Math.max(0, ...Object.values(scenario.tools).map(({ retry }) => retry?.max ?? 0))
+  return millis * calls * (1 + retries) + 3_600_000
 }
 
 const maxSteps = 200_000
@@ -101,18 +104,21 @@ export const run = (
     const onEvent = (event: TurnEvent.TurnEvent) => {
       if (traced) simulator.note(Note.ofEvent(event))
     }
-    const { layer, permits, toolkit } = Tools.stage(scenario, world, {
+    const rows = yield* Effect.provide(TurnStore.TurnStore, Layer.fresh(TurnStore.layerMemory))
+    const { layer, permits, toolkit } = Tools.stage(scenario, world, rows, {
       toJson: (outcomes) => outcomes.map(outcomeOf),
       onEvent
     })
-    const scope = yield* Scope.make()
-    const simulated = simulator.provideTo(yield* Effect.context<never>(), randomOf(`program ${schedule.seed}`))
-    let services = simulated as Context.Context<any>
+    const surroundings = yield* Effect.context<never>()
+    const random = randomOf(`program ${schedule.seed}`)
+    let scope = yield* Scope.make()
+    let process = simulator.process()
+    let services: Context.Context<any> = surroundings as Context.Context<any>
     const faults: Array<string> = []
     const turns: Array<Running> = []
     let permitsOut: Record<string, number> = {}
-    /** Everything in memory is lost before the next turn. */
-    let crashed = false
+    /** The process is new: its layers are not built. */
+    let bare = true
 
     /** Everything of the library runs in fibers of its own, so that one that hangs holds up nobody. */
     const fork = <A, E>(effect: Effect.Effect<A, E, any>, name: string): Fiber.Fiber<A, E> =>
@@ -128,16 +134,35 @@ export const run = (
         )
       })
 
-    const build = Effect.map(
-      Effect.suspend(() => done(Layer.buildWithScope(Layer.fresh(layer), scope), "the layers")),
-      (built) => {
-        services = Context.merge(simulated, built)
-      }
-    )
+    const build = Effect.gen(function*() {
+      bare = false
+      const simulated = services = simulator.provideTo(surroundings, random, process)
+      services = Context.merge(simulated, yield* done(Layer.buildWithScope(Layer.fresh(layer), scope), "the layers"))
+    })
     yield* build
+
+    /** Everything in memory is lost: what ran goes on no more, and its scope is never closed. */
+    const crash = () => {
+      simulator.crash(process)
+      world.crashed(simulator.now)
+      for (const { seen } of turns.filter((running) => running?.process === process)) {
+        if (seen.answered !== undefined) continue
+        seen.crashed = true
+        seen.answers = undefined
+      }
+      scope = Scope.makeUnsafe()
+      process = simulator.process()
+      bare = true
+    }
+
+    /** Goes on until the goal is reached, in a new process after each crash. */
+    const settle = (reached: () => boolean): Effect.Effect<Ended> =>
+      Effect.flatMap(simulator.drive(() => bare || reached(), "settled"), (ended) =>
+        bare ? Effect.andThen(build, settle(reached)) : Effect.succeed(ended))
 
     const begin = (index: number): Running => {
       const running: Running = {
+        process,
         seen: {
           id: `turn-${index}`,
           calls: Form.callsOf(scenario, index),
@@ -152,7 +177,8 @@ export const run = (
         events: scenario.turns[index]?.events?.length ?? 0,
         happened: 0,
         stop: Effect.void,
-        stopCall: () => Effect.void,
+        stopCall: () =>
+          Effect.void,
         closed: [],
         result: undefined,
         decisions: new Map()
@@ -256,6 +282,7 @@ export const run = (
     const happen = (running: Running, event: Form.Event): void => {
       running.happened++
       const stop = (effect: Effect.Effect<unknown>) => {
+        if (running.process.dead) return
         running.stops.push(simulator.now)
         simulator.note(stopWords(running.seen.id, event))
         fork(effect, event.type)
@@ -268,9 +295,8 @@ export const run = (
         case "interrupt":
           return stop(running.fiber === undefined ? Effect.void : Fiber.interrupt(running.fiber))
         case "crash":
-          if (running.seen.answered === undefined) running.seen.crashed = true
-          else crashed = true
-          return
+          simulator.note(stopWords(running.seen.id, event))
+          return crash()
         case "approve":
         case "deny": {
           // The first decision stands.
@@ -282,30 +308,29 @@ export const run = (
       }
     }
 
+    const isAnswered = ({ seen }: Running) => seen.answered !== undefined || seen.crashed === true
     const over = (running: Running | undefined) =>
-      running !== undefined && running.seen.answered !== undefined && running.happened === running.events
+      running !== undefined && isAnswered(running) && running.happened === running.events
 
     const unanswered = (ended: Ended) => {
       for (const running of turns) {
-        if (running === undefined || running.seen.answered !== undefined || ended === "done") continue
+        if (running === undefined || isAnswered(running) || ended === "done") continue
         faults.push(`R1: ${running.seen.id}: expected an answer, and at ${simulator.now} ms ${why[ended]}`)
       }
     }
 
     if (scenario.concurrent === true) {
       scenario.turns.forEach((turn, index) => simulator.at(turn.startAtMs ?? 0, () => launch(index)))
-      unanswered(yield* simulator.drive(() => scenario.turns.every((_, index) => over(turns[index])), "settled"))
+      unanswered(yield* settle(() => scenario.turns.every((_, index) => over(turns[index]))))
     } else {
       for (let index = 0; index < scenario.turns.length && faults.length === 0; index++) {
-        if (crashed) yield* build
-        crashed = false
         simulator.at(Math.max(simulator.now, scenario.turns[index]!.startAtMs ?? 0), () => launch(index))
-        unanswered(yield* simulator.drive(() => over(turns[index]), "settled"))
+        unanswered(yield* settle(() => over(turns[index])))
       }
     }
 
     // What a grace has left at work goes on to its end.
-    yield* simulator.drive(() => world.atWork.length === 0, "settled")
+    yield* settle(() => world.atWork.length === 0)
     const runs = snapshot(world.runs)
     const permitsAtEnd = permits(services)
     const names = Object.keys(scenario.tools)

@@ -8,13 +8,16 @@ import * as Toolkit from "effect/ai/Toolkit"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
 import * as Backend from "../../Backend.ts"
+import * as IdempotencyStore from "../../IdempotencyStore.ts"
 import * as Siblings from "../../Siblings.ts"
 import * as ToolPolicy from "../../ToolPolicy.ts"
 import * as Turn from "../../Turn.ts"
 import * as TurnContext from "../../TurnContext.ts"
 import type * as TurnEvent from "../../TurnEvent.ts"
+import * as TurnStore from "../../TurnStore.ts"
 import * as FakeTool from "../FakeTool.ts"
 import { canonical, fill, keysOf } from "./keys.ts"
 import * as Form from "./schema.ts"
@@ -23,13 +26,15 @@ import * as Form from "./schema.ts"
 const Failure = Schema.Struct({
   error: Schema.Unknown,
   effect: Schema.Literals(["none", "unknown"]),
-  transient: Schema.Boolean
+  transient: Schema.Boolean,
+  retryAfterMs: Schema.optionalKey(Schema.Number)
 })
 type Failure = typeof Failure.Type
 
 const classed = {
   noEffect: (failure: unknown) => (failure as Failure).effect === "none",
-  transient: (failure: unknown) => (failure as Failure).transient
+  transient: (failure: unknown) => (failure as Failure).transient,
+  rateLimited: (failure: unknown) => (failure as Failure).retryAfterMs
 }
 
 const raw = (kind: "undefined" | "bigint" | "circular" | "date" | "nan"): unknown => {
@@ -85,8 +90,15 @@ const behaviour = (tool: Form.Tool, said: Form.Behaviour, nested: Nested): FakeT
       return { ...base, type: "selfInterrupt" }
     case "callsTools":
       return { ...base, type: "runs", run: nested(said.calls) }
-    case "items":
     case "rateLimited":
+      return {
+        ...base,
+        type: "rateLimited",
+        untilMs: said.untilMs,
+        failure: { error, effect: "none", transient: true, retryAfterMs: said.retryAfterMs },
+        result: Object.hasOwn(said, "result") ? said.result : { ok: true }
+      }
+    case "items":
       return { ...base, type: "throw", thrown: new Error(`the behaviour ${said.type} is not run`) }
   }
 }
@@ -127,11 +139,16 @@ const toolOf = (
     ToolPolicy.failures(classed)
   ]
   if (said.repeatable === true) policies.push(ToolPolicy.repeatable)
-  if (said.idempotency === "forward") {
+  if (said.idempotency === "forward" || said.idempotency === "record") {
     const template = said.idempotencyKey
-    policies.push(
-      ToolPolicy.forward((params) => template === undefined ? `${name} ${canonical(params)}` : fill(template, params))
-    )
+    const key = (params: unknown) => template === undefined ? `${name} ${canonical(params)}` : fill(template, params)
+    policies.push(said.idempotency === "forward" ? ToolPolicy.forward(key) : IdempotencyStore.record(key))
+  }
+  if (said.retry !== undefined) {
+    const { delayMs = 0, jitter = false, max } = said.retry
+    // Also of a write without a key, which does not compile elsewhere: the runtime does not try it again.
+    const retry = ToolPolicy.retry({ times: max, schedule: Schedule.spaced(delayMs), jitter })
+    policies.push((tool) => retry(tool as Tool.Any & ToolPolicy.Retryable))
   }
   const backend = said.backend === undefined ? undefined : backends.get(said.backend)
   if (backend !== undefined) policies.push((tool) => ToolPolicy.on(backend.service)(tool as any) as Tool.Any)
@@ -156,7 +173,7 @@ export const optionsOf = (policy: Form.Scenario["policy"], nested: boolean): Tur
 export interface Stage {
   readonly world: FakeTool.World
   readonly toolkit: Toolkit.Any
-  /** Handlers, backends and one turn runtime. */
+  /** Handlers, backends and one turn runtime: what is in memory alone. */
   readonly layer: Layer.Layer<any>
   /** Permits that are out, by backend: looked at in no time. */
   readonly permits: (services: Context.Context<any>) => Record<string, number>
@@ -170,6 +187,7 @@ export interface Stage {
 export const stage = (
   scenario: Form.Scenario,
   world: FakeTool.World,
+  rows: TurnStore.TurnStore["Service"],
   { onEvent, toJson }: {
     /** What a handler that runs a nested turn answers. */
     readonly toJson: (outcomes: ReadonlyArray<any>) => unknown
@@ -204,10 +222,11 @@ export const stage = (
   }
   const toolkit: Toolkit.Toolkit<any> = Toolkit.make(...tools)
   const services = [...backends.values()].map(({ layer }) => layer as Layer.Layer<any>)
+  const keys = Layer.provide(IdempotencyStore.layer({ digest: "text" }), Layer.succeed(TurnStore.TurnStore, rows))
   return {
     world,
     toolkit,
-    layer: Layer.mergeAll(Turn.layer() as Layer.Layer<any>, toolkit.toLayer(handlers as any), ...services),
+    layer: Layer.mergeAll(Turn.layer() as Layer.Layer<any>, keys, toolkit.toLayer(handlers as any), ...services),
     permits: (services) =>
       Object.fromEntries(
         Array.from(backends.values(), ({ name, service }) => [
