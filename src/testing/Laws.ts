@@ -238,7 +238,7 @@ export const stopsHeard: Law = law(
 )
 
 /**
- * A write without an idempotency key is never interrupted.
+ * A write is never interrupted, but for one whose backend honours its idempotency key or can be asked about it.
  *
  * @category laws
  * @since 0.1.0
@@ -249,6 +249,21 @@ export const writesWhole: Law = law(
   ["R20"],
   "a write without an idempotency key is never interrupted",
   Judge.writesWhole
+)
+
+/**
+ * Writes that share an idempotency key have at most one effect, and what our own record alone guards is run again only where it is
+ * known to have had none.
+ *
+ * @category laws
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const onceAKey: Law = law(
+  "onceAKey",
+  ["R23"],
+  "writes that share an idempotency key have one effect, and what only our record guards is not run again in doubt",
+  Judge.onceAKey
 )
 
 /**
@@ -328,6 +343,7 @@ export const all: ReadonlyArray<Law> = [
   stopsHeard,
   clocksKept,
   writesWhole,
+  onceAKey,
   runsOnce,
   wholeTexts,
   tenantsApart,

@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { ToolPolicy, TurnContext } from "effect-turn"
+import { IdempotencyStore, ToolPolicy, TurnContext } from "effect-turn"
 import { FakeTool } from "effect-turn/testing"
 import { Tool } from "effect/ai"
 import * as Effect from "effect/Effect"
@@ -89,15 +89,16 @@ describe("fake handlers", () => {
       assert.strictEqual(world.effects("look"), 0)
     }))
 
-  it.effect("W3: writes with a key have one effect for each tenant, tool and key", () =>
+  it.effect("W3: writes whose key is handed on have one effect for each tenant, tool and key", () =>
     Effect.gen(function*() {
       const world = yield* FakeTool.makeWorld
-      const book = FakeTool.handler(world, Book, { type: "ok", latencyMs: 0, result: "" })
-      const pay = FakeTool.handler(world, pipe(Tool.make("pay"), ToolPolicy.write()), {
-        type: "ok",
-        latencyMs: 0,
-        result: undefined
-      })
+      const Forward = pipe(Book, ToolPolicy.forward(({ n }) => `${n}`))
+      const book = FakeTool.handler(world, Forward, { type: "ok", latencyMs: 0, result: "" })
+      const pay = FakeTool.handler(
+        world,
+        pipe(Tool.make("pay"), ToolPolicy.write(), ToolPolicy.forward(() => "k")),
+        { type: "ok", latencyMs: 0, result: undefined }
+      )
       const keyed = { idempotencyKey: "k" }
       yield* serving(0, keyed)(book({ n: 1 }))
       yield* serving(1, keyed)(book({ n: 1 }))
@@ -106,6 +107,70 @@ describe("fake handlers", () => {
       assert.strictEqual(world.effects("book"), 2)
       yield* serving(3, keyed)(pay({}))
       assert.strictEqual(world.effects("pay"), 1)
+      assert.deepStrictEqual([world.effects("book", "k"), world.effects("book", "other")], [2, 0])
+      assert.deepStrictEqual(world.runs.map(({ idempotencyKey }) => idempotencyKey), ["k", "k", "k", "k"])
+    }))
+
+  it.effect("W3: nobody but the record guards a key that is not handed on", () =>
+    Effect.gen(function*() {
+      const world = yield* FakeTool.makeWorld
+      const Recorded = pipe(Book, IdempotencyStore.record(({ n }) => `${n}`))
+      const book = FakeTool.handler(world, Recorded, { type: "ok", latencyMs: 0, result: "" })
+      yield* serving(0, { idempotencyKey: "k" })(book({ n: 1 }))
+      yield* serving(1, { idempotencyKey: "k" })(book({ n: 1 }))
+      assert.deepStrictEqual([world.effects("book"), world.effects("book", "k")], [2, 2])
+    }))
+
+  it.effect("too many calls until a moment: what starts before it fails and has no effect, then it succeeds", () =>
+    Effect.gen(function*() {
+      const world = yield* FakeTool.makeWorld
+      const book = FakeTool.handler(world, Book, {
+        type: "rateLimited",
+        latencyMs: 10,
+        effectAtMs: 5,
+        untilMs: 30,
+        failure: "slow down",
+        result: "booked"
+      })
+      const exits: Array<unknown> = []
+      for (const wait of [0, 19, 1]) {
+        yield* TestClock.adjust(wait)
+        const fiber = yield* start(book({ n: 1 }))
+        yield* TestClock.adjust(10)
+        exits.push(yield* Fiber.await(fiber))
+      }
+      // Started at 0, 29 and 40 ms.
+      assert.deepStrictEqual(exits, [Exit.fail("slow down"), Exit.fail("slow down"), Exit.succeed("booked")])
+      assert.deepStrictEqual(world.runs.map(({ effectAt, end }) => [end, effectAt]), [
+        ["failed", undefined],
+        ["failed", undefined],
+        ["ok", 45]
+      ])
+    }))
+
+  it.effect("a crash ends what is at work, and none of its effects lands any more", () =>
+    Effect.gen(function*() {
+      const world = yield* FakeTool.makeWorld
+      const book = FakeTool.handler(world, Book, [
+        { type: "ok", latencyMs: 20, effectAtMs: 10, result: "" },
+        { type: "hang" },
+        { type: "ok", latencyMs: 20, result: "" }
+      ], { backend: "hotels" })
+      yield* start(book({ n: 1 }))
+      const hangs = yield* start(book({ n: 2 }))
+      yield* TestClock.adjust(5)
+      yield* world.crash
+      assert.deepStrictEqual(world.atWork, [])
+      yield* TestClock.adjust(100)
+      yield* Fiber.interrupt(hangs)
+      yield* start(book({ n: 3 }))
+      yield* TestClock.adjust(20)
+      assert.deepStrictEqual(world.runs.map(({ effectAt, end, endedAt }) => [end, endedAt, effectAt]), [
+        ["crashed", 5, undefined],
+        ["crashed", 5, undefined],
+        ["ok", 125, 125]
+      ])
+      assert.deepStrictEqual([world.effects("book"), world.peak("hotels")], [1, 2])
     }))
 
   it.effect("failures, defects and interruptions of its own are told apart", () =>

@@ -281,8 +281,138 @@ describe("rules that always hold", () => {
   it("finds a write without a key that ran twice for one call", () =>
     assert.deepStrictEqual(
       rules(observedOf({ runs: [look, book, { ...book, attempt: 2, began: 3.1, ended: 3.2, effectAt: undefined }] })),
-      ['R24: "b" (book) of turn 0, a write without an idempotency key, ran twice for one call']
+      [
+        'R3: turn 0, call 1 ("b"): its handler was started 2 times, and its outcome tells of 1',
+        'R24: "b" (book) of turn 0, a write without an idempotency key, ran twice for one call'
+      ]
     ))
+
+  describe("of writes with a key", () => {
+    const recorded = {
+      tools: { look: { access: "read", keys: ["hotel:{id}"], backend: "hotels" }, book: { idempotency: "record" } }
+    }
+    const keyed = { ...book, idempotencyKey: "k" }
+    const failed = { ...keyed, end: "failed", effectAt: undefined } as const
+    const again = { ...keyed, attempt: 2, began: 3.1, ended: 3.2 }
+    const retried = (effect: "none" | "unknown"): ReadonlyArray<Laws.SeenEvent> =>
+      [
+        { _tag: "CallEnded", position: 0, outcome: { status: "ok" } },
+        { _tag: "CallRetried", position: 1, attempt: 1, outcome: { effect } },
+        { _tag: "CallEnded", position: 1, outcome: { status: "ok" } }
+      ].map((event, place) => ({ place, event: event as any }))
+    const twice = (effect: "none" | "unknown") =>
+      observedOf({
+        turns: [turnOf({
+          answers: [answers[0]!, { ...answers[1]!, attempts: 2 }],
+          events: retried(effect)
+        })],
+        runs: [look, failed, again]
+      })
+
+    it("finds nothing in a retry of what had certainly had no effect", () =>
+      assert.deepStrictEqual(rules(twice("none"), recorded), []))
+
+    it("finds a retry of what may have had its effect", () =>
+      assert.deepStrictEqual(rules(twice("unknown"), recorded), [
+        'R23: "b" (book) of turn 0 ran, and whether "b" (book) of turn 0, with the same idempotency key, had had its effect was not known',
+        'R24: "b" (book) of turn 0 ran again by itself, and whether it had had its effect was not known'
+      ]))
+
+    it("finds a second effect of a key", () => {
+      for (const idempotency of ["record", "forward"]) {
+        const problems = rules(
+          { ...twice("none"), runs: [look, { ...failed, effectAt: 15 }, again] },
+          { tools: { ...recorded.tools, book: { idempotency } } }
+        )
+        assert.deepStrictEqual(problems, [
+          'R23: "b" (book) of turn 0 had an effect, and its idempotency key had one before'
+        ])
+      }
+    })
+
+    const next = (
+      outcome: Partial<Laws.ReportedOutcome>,
+      runs: ReadonlyArray<FakeTool.Run>,
+      first = keyed as FakeTool.Run
+    ) => {
+      const calls = scenarioOf().turns[0]!.calls!
+      return rules(
+        observedOf({
+          turns: [
+            turnOf(
+              first.end === "ok"
+                ? {}
+                : { answers: undefined, answered: undefined, answeredAt: undefined, crashed: true }
+            ),
+            turnOf({
+              id: "turn-1",
+              calls: [calls[1]!],
+              startedAt: 30,
+              answers: [answerOf(0, { id: "b", started: false, effect: "applied", ...outcome })],
+              answered: 9,
+              answeredAt: 50
+            })
+          ],
+          runs: [look, first, ...runs]
+        }),
+        { ...recorded, turns: [{ calls }, { calls: [calls[1]] }] }
+      )
+    }
+    const second = {
+      ...keyed,
+      turn: "turn-1",
+      position: 0,
+      began: 5,
+      startedAt: 30,
+      ended: 6,
+      endedAt: 40,
+      effectAt: undefined
+    }
+
+    it("finds nothing in an answer that is given again, nor in doubt that is told", () => {
+      assert.deepStrictEqual(next({ replayed: true }, []), [])
+      const doubt = { status: "error", code: "in_doubt", effect: "unknown" } as const
+      assert.deepStrictEqual(next(doubt, [], { ...failed, end: "crashed" }), [])
+    })
+
+    it("finds an answer that is given again, and whatever is wrong with it", () => {
+      assert.deepStrictEqual(next({ replayed: true }, [], { ...failed, end: "crashed" }), [
+        'R3: turn 1, call 0 ("b"): its answer is that of an earlier call, and no handler of its tool has run for one'
+      ])
+      assert.deepStrictEqual(
+        next({ replayed: true, started: true, effect: "none", retryable: true, status: "error", code: "failed" }, []),
+        [
+          'R3: turn 1, call 0 ("b"): its answer is that of an earlier call, and its outcome says that it was started',
+          'R3: turn 1, call 0 ("b"): its answer is that of an earlier call, which was applied, and its outcome says error',
+          'R3: turn 1, call 0 ("b"): its answer is that of an earlier call, which was applied: it has had its effect'
+        ]
+      )
+    })
+
+    it("finds doubt that is told as nothing, or as safe to try again", () => {
+      const doubt = { status: "error", code: "in_doubt" } as const
+      assert.deepStrictEqual(next({ ...doubt, effect: "none" }, []), [
+        'R3: turn 1, call 0 ("b"): it was not started (in_doubt), and its outcome says "none"'
+      ])
+      assert.deepStrictEqual(next({ ...doubt, effect: "unknown", retryable: true }, []), [
+        'R3: turn 1, call 0 ("b"): nobody knows what became of an earlier call with its key, and it is told to be retryable'
+      ])
+    })
+
+    it("finds a run after a crash that has left its key in doubt, and one beside another", () => {
+      const ran = { started: true }
+      assert.deepStrictEqual(next(ran, [second], { ...failed, end: "crashed" }), [
+        'R23: "b" (book) of turn 1 ran, and whether "b" (book) of turn 0, with the same idempotency key, had had its effect was not known'
+      ])
+      const problems = next(ran, [{ ...second, began: 2.5, startedAt: 15, ended: 5 }], { ...keyed, ended: 4.5 })
+      assert.isTrue(
+        problems.includes(
+          'R23: "b" (book) of turn 1 began while "b" (book) of turn 0, with the same idempotency key, was at work'
+        ),
+        problems.join("\n")
+      )
+    })
+  })
 
   it("finds half a character in what the model gets", () =>
     assert.deepStrictEqual(

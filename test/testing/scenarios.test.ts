@@ -7,8 +7,6 @@ import { describeShared } from "../utils/requires.ts"
 
 /** Files that need what this version does not have, and the word by which their reports say so. */
 const later: ReadonlyArray<{ readonly files: RegExp; readonly need: RegExp }> = [
-  { files: /^(ik-|seed-write-again-record)/, need: /`idempotency: record`/ },
-  { files: /^(rl-03|to-01|seed-retry-)/, need: /`retry`/ },
   { files: /^(co-(?!03)|seed-coalesce-)/, need: /`batch`/ },
   { files: /^(rs-01|seed-result-over-budget)/, need: /`resultBudget`/ },
   { files: /^seed-reference/, need: /`references`/ }
@@ -94,9 +92,6 @@ describe("own scenario files", () => {
         failures: [
           "this version does not run `batch` (tool one)",
           "this version does not run `behaviour: items` (tool many)",
-          "this version does not run `retry` (tool pay)",
-          "this version does not run `idempotency: record` (tool pay)",
-          "this version does not run `behaviour: rateLimited` (tool pay)",
           "this version does not run `references` (policy)",
           "this version does not run `resultBudget` (policy)"
         ]
@@ -107,17 +102,6 @@ describe("own scenario files", () => {
       assert.deepStrictEqual(report.failures, [])
       assert.deepStrictEqual(report.executions, { pay: 1, look: 1 })
       assert.deepStrictEqual(report.effects, { pay: 1 })
-    }))
-
-  it.effect("a crash in the middle of a turn is said not to be there", () =>
-    Effect.gen(function*() {
-      const { turns, ...file } = JSON.parse(fs.readFileSync(path.join(own, "held-and-decided.json"), "utf8"))
-      const crashed = [{ ...turns[0], events: [{ atMs: 10, type: "crash" }] }]
-      const report = yield* Scenario.runText(
-        "held-and-decided.json",
-        JSON.stringify({ ...file, turns: crashed, expect: {} })
-      )
-      assert.deepStrictEqual(report.failures, ["this version does not run `crash` (turn 0, before its answer)"])
     }))
 
   it.effect("a turn that nothing ends is reported, and not waited for", () =>

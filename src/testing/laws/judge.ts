@@ -10,6 +10,7 @@ import {
   type Answer,
   atWork,
   lastAnswer,
+  mayRunAgain,
   type Observation,
   type ObservedTurn,
   type ReportedOutcome,
@@ -163,7 +164,7 @@ export const honest = (o: Observation): Judged =>
         index
       }))
     ),
-    ({ answer: { outcome, position: own }, index, position, turn }) => {
+    ({ answer: { attempts, outcome, position: own }, index, position, turn }) => {
       if (own !== position) return undefined // not this call's answer, which another law has said
       if (turn.kept?.has(position) === true) {
         return o.runs.some((run) => run.turn === turn.id && run.position === position)
@@ -180,13 +181,22 @@ export const honest = (o: Observation): Judged =>
       if (runs.length > 0 && !outcome.started) {
         return [`${where}: its handler was started, and its outcome says that it was not`]
       }
+      if (runs.length > (attempts ?? 1)) {
+        return [`${where}: its handler was started ${runs.length} times, and its outcome tells of ${attempts ?? 1}`]
+      }
       if (outcome.effect === "none" && runs.some((run) => run.effectAt !== undefined)) {
         return [`${where}: its effect landed, and its outcome says that there was none`]
       }
       const wanted = endFor(outcome)
       const facts = o.tools.get(turn.calls[position]!.name)
+      if (outcome.replayed === true) {
+        return runs.length === 0 && facts !== undefined && !didBefore(o, turn, turn.calls[position]!.name, facts)
+          ? [`${where}: its answer is that of an earlier call, and no handler of its tool has run for one`]
+          : aboutReplay(where, outcome)
+      }
       // A promise goes on although its fiber was interrupted, and what it came to is told of a write.
-      const cameTo = ({ end }: FakeTool.Run) => end === wanted || (end === "interrupted" && facts?.keyed === true)
+      const cameTo = ({ access, end }: FakeTool.Run) =>
+        end === wanted || (end === "interrupted" && access === "write" && facts !== undefined && mayRunAgain(facts))
       if (wanted !== undefined && !runs.some(cameTo)) {
         return [
           `${where}: its outcome is ${outcome.status}${outcome.code === undefined ? "" : ` (${outcome.code})`}, and ${
@@ -201,6 +211,28 @@ export const honest = (o: Observation): Judged =>
     }
   )
 
+/** Whether a handler of a tool has run, before or elsewhere, so that its answer could be given again. */
+const didBefore = (o: Observation, turn: ObservedTurn, tool: string, { idempotency }: ToolFacts): boolean =>
+  o.runs.some((run) =>
+    run.tool === tool && run.tenant === turn.tenant &&
+    // A tool that can be asked may know of an end that nobody has seen.
+    (run.end === "ok" || idempotency === "verify")
+  )
+
+const aboutReplay = (where: string, { code, effect, retryable, started, status }: ReportedOutcome) => {
+  const problems: Array<string> = []
+  if (started) {
+    problems.push(`${where}: its answer is that of an earlier call, and its outcome says that it was started`)
+  }
+  if (status !== "ok" && code !== "unencodable_result") {
+    problems.push(`${where}: its answer is that of an earlier call, which was applied, and its outcome says ${status}`)
+  }
+  if (effect !== "applied" || retryable) {
+    problems.push(`${where}: its answer is that of an earlier call, which was applied: it has had its effect`)
+  }
+  return problems
+}
+
 /** What a tool's answer has to say of its effect, and of another try. */
 const aboutEffect = (where: string, outcome: ReportedOutcome, facts: ToolFacts): ReadonlyArray<string> => {
   const { code, effect, started, status } = outcome
@@ -208,7 +240,18 @@ const aboutEffect = (where: string, outcome: ReportedOutcome, facts: ToolFacts):
     return effect === "none" ? [] : [`${where}: a read has no effect, and its outcome says ${JSON.stringify(effect)}`]
   }
   if (!started) {
-    return effect === "none" ? [] : [`${where}: it was not started, and its outcome says ${JSON.stringify(effect)}`]
+    // In doubt is an earlier call with its key.
+    const wanted = code === "in_doubt" ? "unknown" : "none"
+    if (effect !== wanted) {
+      return [
+        `${where}: it was not started${code === undefined ? "" : ` (${code})`}, and its outcome says ${
+          JSON.stringify(effect)
+        }`
+      ]
+    }
+    return code === "in_doubt" && outcome.retryable
+      ? [`${where}: nobody knows what became of an earlier call with its key, and it is told to be retryable`]
+      : []
   }
   const mayBeNone = status === "error" && code === "failed" && facts.tellsNoEffect
   const wanted = status === "ok" || code === "unencodable_result" ? "applied" : "unknown"
@@ -217,7 +260,7 @@ const aboutEffect = (where: string, outcome: ReportedOutcome, facts: ToolFacts):
       `${where}: a write that was started: expected the effect ${JSON.stringify(wanted)}, got ${JSON.stringify(effect)}`
     ]
   }
-  return effect !== "none" && outcome.retryable && !facts.keyed
+  return effect !== "none" && outcome.retryable && !mayRunAgain(facts)
     ? [`${where}: a write that may have had its effect, without an idempotency key, is told to be retryable`]
     : []
 }
@@ -269,7 +312,8 @@ export const noOrphans = (o: Observation): Judged =>
 /** Whether a call was started before a place. A handler that was started may do its first step later. */
 const startedBefore = (turn: ObservedTurn, run: FakeTool.Run, place: number): boolean =>
   turn.events?.some(({ event, place: told }) =>
-    event._tag === "CallStarted" && event.position === run.position && told < place && run.turn === turn.id
+    event._tag === "CallStarted" && event.position === run.position && event.attempt === run.attempt && told < place &&
+    run.turn === turn.id
   ) ?? false
 
 /** The first moment, as a place, from which a turn may start nothing, with the reason. */
@@ -490,6 +534,15 @@ export const workConserving = (o: Observation): Judged => {
   }
   const turnOf = (run: FakeTool.Run) => o.turns.find((one) => one.id === run.turn)
   const unrun = answeredUnrun(o)
+  const callOf = ({ position, turn }: FakeTool.Run) => `${position}/${turn}`
+  // What is tried again, or has a key, may be at work for longer than its handler.
+  const answeredAt = new Map(
+    o.turns.flatMap((turn) =>
+      (turn.events ?? []).flatMap(({ event }): ReadonlyArray<readonly [string, number]> =>
+        event._tag === "CallEnded" ? [[`${event.position}/${turn.id}`, event.at]] : []
+      )
+    )
+  )
   const moments = [...new Set(o.runs.flatMap((run) => [run.startedAt, run.endedAt ?? Infinity]))].sort((a, b) => a - b)
   // A turn inside a handler has calls that wait and are never seen: while it is at work they may keep others.
   const outer = new Set(o.runs.flatMap((run) => (run.parent === undefined ? [] : [run.parent])))
@@ -500,6 +553,8 @@ export const workConserving = (o: Observation): Judged => {
   return each(o.runs, (run) => {
     const turn = turnOf(run)
     if (turn === undefined || o.tools.get(run.tool)?.asks === true) return undefined
+    // A retry waits for its pause, and a write with a key for whoever has the key, and for its store.
+    if (run.attempt > 1 || run.idempotencyKey !== undefined) return undefined
     // Questions for approval, which nobody sees, take of the turn's own limit.
     if (turn.limit !== Infinity && turn.calls.some(({ name }) => o.tools.get(name)?.asks === true)) return undefined
     if (run.backend !== undefined && o.backends.get(run.backend)?.rate !== undefined) return undefined
@@ -511,7 +566,7 @@ export const workConserving = (o: Observation): Judged => {
       const theirs = turnOf(other)
       const earlier = theirs === undefined ? other.began < run.began : isEarlier(theirs, other.position)
       const waits = (theirs === turn && turn.sequential) || conflict(o, run, other) !== undefined
-      if (earlier && waits) ready = Math.max(ready, other.endedAt ?? Infinity)
+      if (earlier && waits) ready = Math.max(ready, other.endedAt ?? Infinity, answeredAt.get(callOf(other)) ?? 0)
     }
     for (const one of unrun) {
       if (one.turn.tenant === turn.tenant && isEarlier(one.turn, one.position)) ready = Math.max(ready, one.at)
@@ -546,7 +601,7 @@ export const clocksKept = (o: Observation): Judged =>
     if (facts === undefined || turn?.answers === undefined) return undefined
     const problems: Array<string> = []
     const waited = run.startedAt - turn.startedAt
-    if (waited > facts.waitTimeout) {
+    if (run.attempt === 1 && waited > facts.waitTimeout) {
       problems.push(
         `R15: ${named(o, run)} began after ${waited} ms of waiting, and may wait for ${facts.waitTimeout} ms`
       )
@@ -556,8 +611,8 @@ export const clocksKept = (o: Observation): Judged =>
     }
     // What has taken too long is told so; a write is awaited all the same, and its true end is told.
     const ran = (run.endedAt ?? Infinity) - run.startedAt
-    const status = turn.answers[run.position]?.outcome.status
-    if (run.access === "read" && ran > facts.timeout && status === "ok") {
+    const { attempts = 1, outcome: { status } = { status: undefined } } = turn.answers[run.position] ?? {}
+    if (run.access === "read" && run.attempt === attempts && ran > facts.timeout && status === "ok") {
       problems.push(`R15: ${named(o, run)} ran for ${ran} ms, may run for ${facts.timeout} ms, and was answered ok`)
     }
     if (ran > facts.timeout + (run.access === "read" ? turn.graceReads : Infinity)) {
@@ -585,7 +640,8 @@ export const stopsHeard = (o: Observation): Judged =>
 
 export const writesWhole = (o: Observation): Judged =>
   each(o.runs, (run) => {
-    if (run.access === "read" || o.tools.get(run.tool)?.keyed === true) return undefined
+    const facts = o.tools.get(run.tool)
+    if (run.access === "read" || (facts !== undefined && mayRunAgain(facts))) return undefined
     return run.end !== "interrupted" ? [] : [
       `R20: ${
         named(o, run)
@@ -593,14 +649,73 @@ export const writesWhole = (o: Observation): Judged =>
     ]
   })
 
+/** Whether a run is known to have had no effect: it failed, and its call, or the event of its retry, says so. */
+const knownUndone = (o: Observation, run: FakeTool.Run, again: FakeTool.Run): boolean | undefined => {
+  const turn = o.turns.find((one) => one.id === run.turn)
+  if (turn === undefined) return undefined // inside a handler, where nobody looks
+  if (run.turn !== again.turn || run.position !== again.position) {
+    return turn.answers?.[run.position]?.outcome.effect === "none" ||
+      turn.events?.some(({ event }) =>
+          event._tag === "CallSettledLate" && event.position === run.position && event.outcome.effect === "none"
+        ) === true
+  }
+  if (turn.events === undefined) return undefined
+  return turn.events.some(({ event }) =>
+    event._tag === "CallRetried" && event.position === run.position && event.attempt === run.attempt &&
+    event.outcome.effect === "none"
+  )
+}
+
 export const runsOnce = (o: Observation): Judged => {
-  const seen = new Set<string>()
+  const seen = new Map<string, FakeTool.Run>()
   return each(o.runs, (run) => {
-    if (run.access === "read" || o.tools.get(run.tool)?.keyed === true) return undefined
+    const facts = o.tools.get(run.tool)
+    if (run.access === "read" || (facts !== undefined && mayRunAgain(facts))) return undefined
     const call = JSON.stringify([run.turn, run.position])
-    const again = seen.has(call)
-    seen.add(call)
-    return again ? [`R24: ${named(o, run)}, a write without an idempotency key, ran twice for one call`] : []
+    const before = seen.get(call)
+    seen.set(call, run)
+    if (before === undefined) return []
+    if (facts?.idempotency === undefined) {
+      return [`R24: ${named(o, run)}, a write without an idempotency key, ran twice for one call`]
+    }
+    return knownUndone(o, before, run) === false
+      ? [`R24: ${named(o, run)} ran again by itself, and whether it had had its effect was not known`]
+      : []
+  })
+}
+
+export const onceAKey = (o: Observation): Judged => {
+  const keys = new Map<string, Array<FakeTool.Run>>()
+  for (const run of o.runs) {
+    if (run.idempotencyKey === undefined || o.tools.get(run.tool)?.idempotency === undefined) continue
+    const key = JSON.stringify([run.tenant, run.tool, run.idempotencyKey])
+    const runs = keys.get(key)
+    if (runs === undefined) keys.set(key, [run])
+    else runs.push(run)
+  }
+  return each([...keys.values()], (runs) => {
+    const problems: Array<string> = []
+    const landed = runs.filter(({ effectAt }) => effectAt !== undefined)
+    const last = landed.at(-1)
+    if (last !== undefined && landed.length > 1) {
+      problems.push(`R23: ${named(o, last)} had an effect, and its idempotency key had one before`)
+    }
+    if (o.tools.get(runs[0]!.tool)!.idempotency !== "record") return problems
+    runs.slice(1).forEach((run, index) => {
+      const before = runs[index]!
+      if (before.ended === undefined || before.ended > run.began) {
+        problems.push(
+          `R23: ${named(o, run)} began while ${named(o, before)}, with the same idempotency key, was at work`
+        )
+      } else if (knownUndone(o, before, run) === false) {
+        problems.push(
+          `R23: ${named(o, run)} ran, and whether ${
+            named(o, before)
+          }, with the same idempotency key, had had its effect was not known`
+        )
+      }
+    })
+    return problems
   })
 }
 

@@ -15,8 +15,8 @@ import type * as FakeTool from "../FakeTool.ts"
  *
  * **Details**
  *
- * `keys` gives the resource keys of a call, undefined for unknown reach. `keyed`: a write that carries an idempotency key which
- * its backend honours, so that it may be interrupted and run again. `asks`: whether it needs approval is a question that may take time.
+ * `keys` gives the resource keys of a call, undefined for unknown reach. `idempotency`: how a write is kept from being done twice, as
+ * `ToolPolicy.Idempotency` has it; undefined where nothing does. `asks`: whether it needs approval is a question that may take time.
  * `tellsNoEffect`: a failure of its own can say that nothing was changed.
  *
  * @category models
@@ -26,7 +26,7 @@ import type * as FakeTool from "../FakeTool.ts"
 export interface ToolFacts {
   readonly access: ToolPolicy.Access
   readonly keys: (params: unknown) => ReadonlyArray<string> | undefined
-  readonly keyed: boolean
+  readonly idempotency: ToolPolicy.Idempotency["mode"] | undefined
   readonly timeout: number
   readonly idleTimeout: number
   readonly waitTimeout: number
@@ -41,7 +41,7 @@ export const factsOf = (tool: Tool.Any): ToolFacts => {
   return {
     access: policy.access,
     keys: (params) => policy.keys?.(params),
-    keyed: policy.idempotency !== undefined && policy.idempotency.mode !== "record",
+    idempotency: policy.access === "write" ? policy.idempotency?.mode : undefined,
     timeout: policy.timeout,
     idleTimeout: policy.idleTimeout,
     waitTimeout: policy.waitTimeout,
@@ -50,6 +50,10 @@ export const factsOf = (tool: Tool.Any): ToolFacts => {
     tellsNoEffect: policy.failures.noEffect !== undefined
   }
 }
+
+/** A read, or a write that may be interrupted and run again: its backend honours its key, or can be asked about it. @internal */
+export const mayRunAgain = ({ access, idempotency }: ToolFacts): boolean =>
+  access === "read" || idempotency === "forward" || idempotency === "verify"
 
 /**
  * The limits of a backend; `Infinity` for none.
@@ -80,11 +84,12 @@ export interface ReportedOutcome {
   readonly effect: Outcome.Effect
   readonly retryable: boolean
   readonly duplicateOf?: string
+  readonly replayed?: true
   readonly result?: unknown
 }
 
 /**
- * What a call was answered, and what of it goes to the model.
+ * What a call was answered, and what of it goes to the model. `attempts`: how often it was started, where that was more than once.
  *
  * @category models
  * @since 0.1.0
@@ -94,11 +99,12 @@ export interface Answer {
   readonly position: number
   readonly outcome: ReportedOutcome
   readonly model: unknown
+  readonly attempts?: number
 }
 
 /** @internal */
 export const outcomeOf = (outcome: Outcome.Outcome<any>): ReportedOutcome => {
-  const { code, duplicateOf, effect, id, result, retryable, started, status } = Outcome.toJson(outcome)
+  const { code, duplicateOf, effect, id, replayed, result, retryable, started, status } = Outcome.toJson(outcome)
   return {
     id,
     status,
@@ -107,6 +113,7 @@ export const outcomeOf = (outcome: Outcome.Outcome<any>): ReportedOutcome => {
     effect,
     retryable,
     ...(duplicateOf === undefined ? undefined : { duplicateOf: duplicateOf.id }),
+    ...(replayed === undefined ? undefined : { replayed }),
     ...(status === "ok" ? { result } : undefined)
   }
 }
@@ -115,7 +122,8 @@ export const outcomeOf = (outcome: Outcome.Outcome<any>): ReportedOutcome => {
 export const answerOf = (outcome: Outcome.Outcome<any>): Answer => ({
   position: outcome.position,
   outcome: outcomeOf(outcome),
-  model: Outcome.forModel(outcome).value
+  model: Outcome.forModel(outcome).value,
+  ...(outcome.attempts === undefined ? undefined : { attempts: outcome.attempts })
 })
 
 /**

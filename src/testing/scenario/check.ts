@@ -12,7 +12,7 @@ import type * as Form from "./schema.ts"
 const factsOf = (said: Form.Tool): ToolFacts => ({
   access: said.access ?? "write",
   keys: (params) => keysOf(said, params),
-  keyed: said.idempotency === "forward",
+  idempotency: said.access === "read" || said.idempotency === "none" ? undefined : said.idempotency,
   timeout: said.timeoutMs ?? Infinity,
   idleTimeout: Infinity,
   waitTimeout: said.queueTimeoutMs ?? Infinity,

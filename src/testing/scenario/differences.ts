@@ -17,7 +17,7 @@ const differs = (what: string, natural: unknown, here: unknown): Array<string> =
 
 const shown = (value: unknown): string => value === undefined ? "none" : TurnError.show(value)
 
-const fields = ["id", "status", "code", "started", "effect", "retryable", "duplicateOf", "result"] as const
+const fields = ["id", "status", "code", "started", "effect", "retryable", "duplicateOf", "replayed", "result"] as const
 
 const outcomes = (natural: Observed, here: Observed): Array<string> =>
   natural.turns.flatMap(({ answers }, turn) => {

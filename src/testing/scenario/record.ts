@@ -1,7 +1,7 @@
 /**
  * A recorded turn as a scenario: its calls, its tools with their policies, what became of each call and when, and the stops.
  *
- * - **F1** Nothing is run of the team's own but what decides keys: `keys` and `forward` of its tools, on the recorded arguments.
+ * - **F1** Nothing is run of the team's own but what decides keys: those of resources and of idempotency, on the recorded arguments.
  * - **F2** The scenario passes. It is run until each handler ends at the moment of the recording, and what the scenario answers
  *   otherwise all the same is left out of its expectations.
  * - **F3** What could not be expressed is said in `notes`, one sentence each.

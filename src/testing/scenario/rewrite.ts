@@ -175,7 +175,7 @@ export const toolOf = (
     ...(parameters === undefined ? undefined : { parameters: parameters as Record<string, unknown> }),
     ...(waits(policy.timeout) === undefined ? undefined : { timeoutMs: waits(policy.timeout)! }),
     ...(waits(policy.waitTimeout) === undefined ? undefined : { queueTimeoutMs: waits(policy.waitTimeout)! }),
-    ...forwardOf(policy, recorded, calls.filter((call) => call.tool === tool), where, note),
+    ...keyOf(policy, recorded, calls.filter((call) => call.tool === tool), where, note),
     ...(approval ? { approval } : undefined),
     ...(policy.repeatable ? { repeatable: true } : undefined),
     // This is how the format says that a failure may pass when tried again.
@@ -231,27 +231,31 @@ const keysOf = (
   return { keys: literal }
 }
 
-const forwardOf = (
+const keyOf = (
   { idempotency }: ToolPolicy.ToolPolicy,
   { calls: all, events }: RecordedTurn,
   calls: ReadonlyArray<Decoded>,
   where: string,
   note: (text: string) => void
-): { readonly idempotency?: "forward"; readonly idempotencyKey?: string } => {
-  if (idempotency?.mode !== "forward") return {}
+): { readonly idempotency?: "forward" | "record"; readonly idempotencyKey?: string } => {
+  if (idempotency === undefined) return {}
+  const mode = idempotency.mode === "record" ? "record" : "forward"
+  if (idempotency.mode === "verify") {
+    note(`${where}: that it can be asked about its writes is not in the format: its key is handed on in the scenario`)
+  }
   const turn = events[0]?.turn ?? ""
   const keyed = calls.flatMap(({ args, params, position }) => {
     const key = attempt(() => idempotency.key(params, { turn, position, id: all[position]?.id ?? "" }))
     return typeof key === "string" ? [{ args, keys: [key] }] : []
   })
   const [template, ...more] = Templates.find(keyed) ?? []
-  if (template !== undefined && more.length === 0) return { idempotency: "forward", idempotencyKey: template }
+  if (template !== undefined && more.length === 0) return { idempotency: mode, idempotencyKey: template }
   if (keyed.length > 0) {
     note(
       `${where}: its idempotency key is no template over its arguments: in the scenario it is the tool with its arguments`
     )
   }
-  return { idempotency: "forward" }
+  return { idempotency: mode }
 }
 
 /** The limits of the backends that the tools are on: as given, or as the waiting shows. @internal */

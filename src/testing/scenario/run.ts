@@ -113,7 +113,7 @@ export const run = (
     const random = randomOf(`program ${schedule.seed}`)
     let scope = yield* Scope.make()
     let process = simulator.process()
-    let services: Context.Context<any> = surroundings as Context.Context<any>
+    let services = surroundings as Context.Context<any>
     const faults: Array<string> = []
     const turns: Array<Running> = []
     let permitsOut: Record<string, number> = {}
@@ -136,7 +136,8 @@ export const run = (
 
     const build = Effect.gen(function*() {
       bare = false
-      const simulated = services = simulator.provideTo(surroundings, random, process)
+      const simulated = simulator.provideTo(surroundings, random, process) as Context.Context<any>
+      services = simulated
       services = Context.merge(simulated, yield* done(Layer.buildWithScope(Layer.fresh(layer), scope), "the layers"))
     })
     yield* build
