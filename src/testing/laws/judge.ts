@@ -359,8 +359,14 @@ export const permitsReturned = (o: Observation): Judged => {
     const turn = o.turns.find((one) => one.id === rootOf(run).turn)
     return run.endedAt === answeredAt && turn !== undefined && Math.min(turn.graceReads, turn.graceWrites) < Infinity
   }
+  // What was at work then, in a turn that crashed later, may have been about to begin.
+  const later = o.crashes?.some((place) => place > answered) === true
   return together(
-    count("when the last turn was answered", o.permitsAnswered, (run) => atWork(run, answered) || endsNow(run)),
+    count(
+      "when the last turn was answered",
+      later ? {} : o.permitsAnswered,
+      (run) => atWork(run, answered) || endsNow(run)
+    ),
     count("when nothing more happened", o.permitsEnd, (run) => atWork(run, Infinity))
   )
 }
@@ -374,6 +380,10 @@ const busy = (o: Observation, place: number): ReadonlyArray<FakeTool.Run> => {
   const outer = new Set(working.map((run) => run.parent))
   return working.filter((run) => !outer.has(run))
 }
+
+/** Whether the process crashed between two places: what it knew is forgotten. */
+const crashedBetween = (o: Observation, a: number, b: number): boolean =>
+  o.crashes?.some((place) => Math.min(a, b) < place && place < Math.max(a, b)) === true
 
 export const limitsKept = (o: Observation): Judged => {
   const over = (what: string, running: number, limit: number, run: FakeTool.Run): ReadonlyArray<string> =>
@@ -398,8 +408,9 @@ export const limitsKept = (o: Observation): Judged => {
       if (rate === undefined) return undefined
       // Across two windows there may be up to twice as many, and one less.
       const allowed = 2 * rate.limit - 1
-      const began = o.runs.filter(({ backend, startedAt }) =>
-        backend === run.backend && startedAt >= run.startedAt && startedAt < run.startedAt + rate.window
+      const began = o.runs.filter(({ backend, began, startedAt }) =>
+        backend === run.backend && startedAt >= run.startedAt && startedAt < run.startedAt + rate.window &&
+        !crashedBetween(o, run.began, began)
       ).length
       return began <= allowed ? [] : [
         `R14: backend ${
@@ -617,7 +628,7 @@ export const clocksKept = (o: Observation): Judged =>
     }
     if (ran > facts.timeout + (run.access === "read" ? turn.graceReads : Infinity)) {
       const told = turn.events?.some(({ event }) => event._tag === "CallSettledLate" && event.position === run.position)
-      if (told !== true && run.endedAt !== undefined) {
+      if (told !== true && run.endedAt !== undefined && run.end !== "crashed") {
         problems.push(`R15: ${named(o, run)} went on for ${ran} ms, past its time and its grace, and nobody was told`)
       }
     }

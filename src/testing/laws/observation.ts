@@ -201,6 +201,7 @@ export interface Sample {
  * - `tools`, `backends`: what is known beforehand, by name.
  * - `runs`: every run of a handler, as `FakeTool.World` keeps them, in the order of their starts.
  * - `permitsAnswered`, `permitsEnd`: permits that were out when the last turn was answered, and when all was over, by backend.
+ * - `crashes`: where in the order of everything the process crashed, and another went on with what is stored alone.
  * - `samples`: how full the backends were whenever something happened; undefined when nobody looked.
  * - `faults`: what went wrong with the watching itself, each with the rule that it touches.
  *
@@ -215,6 +216,7 @@ export interface Observation {
   readonly runs: ReadonlyArray<FakeTool.Run>
   readonly permitsAnswered: Readonly<Record<string, number>>
   readonly permitsEnd: Readonly<Record<string, number>>
+  readonly crashes?: ReadonlyArray<number> | undefined
   readonly samples?: ReadonlyArray<Sample> | undefined
   readonly faults: ReadonlyArray<string>
 }

@@ -52,6 +52,7 @@ const observationOf = (scenario: Form.Scenario, observed: Report.Observed): Obse
     runs: observed.runs,
     permitsAnswered: observed.permitsOut,
     permitsEnd: observed.permitsAtEnd,
+    crashes: observed.crashes,
     faults: observed.faults
   }
 }

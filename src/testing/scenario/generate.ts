@@ -66,7 +66,8 @@ const types = [
   "failAfterEffect",
   "throw",
   "selfInterrupt",
-  "hang"
+  "hang",
+  "rateLimited"
 ] as const
 
 const behaviour = (nests: boolean): Some<Form.Behaviour> =>
@@ -79,6 +80,8 @@ const behaviour = (nests: boolean): Some<Form.Behaviour> =>
         effectAtMs: maybe(3, time),
         ignoresInterrupt: maybe(5, Arbitrary.Constant(true)),
         thrown: Arbitrary.Constant(type === "throw" ? "x" : undefined),
+        untilMs: type === "rateLimited" ? time : Arbitrary.Constant(undefined),
+        retryAfterMs: type === "rateLimited" ? time : Arbitrary.Constant(undefined),
         // Only the first tool runs others, so that no turn goes down for ever.
         calls: type === "callsTools" ? calls(names.slice(1), 3) : Arbitrary.Constant(undefined)
       })
@@ -93,7 +96,10 @@ const tool = (nests: boolean): Some<Form.Tool> =>
     backend: maybe(2, pick(["narrow", "shared", "unbounded"])),
     timeoutMs: maybe(4, pick([20, 5, 10, 15, 25, 30])),
     queueTimeoutMs: maybe(5, pick([20, 5, 10, 30, 50])),
-    idempotency: maybe(4, Arbitrary.Constant("forward")),
+    idempotency: maybe(3, pick(["forward", "record"])),
+    // Calls that differ in `n` alone have one key where it is made of `k`.
+    idempotencyKey: maybe(4, Arbitrary.Constant("{k}")),
+    retry: maybe(4, members({ max: int(0, 2), delayMs: maybe(2, time), jitter: maybe(3, Arbitrary.Constant(true)) })),
     repeatable: maybe(10, Arbitrary.Constant(true)),
     approval: maybe(12, Arbitrary.Constant(true)),
     behaviour: Arbitrary.flatMap(int(0, 4), (n): Some<unknown> =>
@@ -103,11 +109,12 @@ const tool = (nests: boolean): Some<Form.Tool> =>
 const event = (ids: ReadonlyArray<string>): Some<Form.Event> =>
   Arbitrary.map(
     Arbitrary.all({
-      type: pick(["cancelTurn", "interrupt", "cancelCall", "approve", "deny"]),
+      type: pick(["cancelTurn", "interrupt", "cancelCall", "approve", "deny", "crash"]),
       atMs: time,
       id: pick(ids)
     }),
-    ({ atMs, id, type }) => (type === "cancelTurn" || type === "interrupt" ? { type, atMs } : { type, atMs, id })
+    ({ atMs, id, type }) =>
+      type === "cancelTurn" || type === "interrupt" || type === "crash" ? { type, atMs } : { type, atMs, id }
   )
 
 const turn = (maxCalls: number): Some<Form.Turn> =>

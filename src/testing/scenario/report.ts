@@ -148,6 +148,8 @@ export interface Observed {
   /** Permits that were out when the last turn was answered, and when nothing more happened. */
   readonly permitsOut: Record<string, number>
   readonly permitsAtEnd: Record<string, number>
+  /** Where in the order of everything the process crashed. */
+  readonly crashes?: ReadonlyArray<number> | undefined
   /** What went wrong with the run itself. */
   readonly faults: ReadonlyArray<string>
 }

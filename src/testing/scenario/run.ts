@@ -101,6 +101,7 @@ export const run = (
       traced
     )
     const world = yield* FakeTool.makeWorld
+    const crashes: Array<number> = []
     const onEvent = (event: TurnEvent.TurnEvent) => {
       if (traced) simulator.note(Note.ofEvent(event))
     }
@@ -146,6 +147,7 @@ export const run = (
     const crash = () => {
       simulator.crash(process)
       world.crashed(simulator.now)
+      crashes.push(world.mark())
       for (const { seen } of turns.filter((running) => running?.process === process)) {
         if (seen.answered !== undefined) continue
         seen.crashed = true
@@ -345,9 +347,12 @@ export const run = (
       peak: count(backendsOf(scenario), (name) => world.peak(name)),
       permitsOut,
       permitsAtEnd,
+      crashes,
       faults
     }
 
+    // Where something hangs, whoever keeps its key has gone on to the horizon.
+    simulator.extend()
     yield* done(world.release, "the end of the world")
     let closed = false
     fork(Effect.ensuring(Scope.close(scope, Exit.void), Effect.sync(() => closed = true)), "the shutdown")
