@@ -8,8 +8,8 @@
  * - **words**, data and schemas: `ToolCall`, `Outcome`, `ToolPolicy`, `TurnContext`, `TurnError`, `TurnEvent`
  * - **pure**, decides and never runs: `TurnPlan`, and the folder `wire/` (an entry of its own, `effect-turn/wire`)
  * - **store**, rows in a database: `TurnStore`
- * - **capabilities**, strangers to one another: `Siblings`, `Handler`, `Backend`, `ToolDurations`, `IdempotencyStore`,
- *   `TurnJournal`, `ParkedTurns`, `Approval`, `TurnMiddleware`
+ * - **capabilities**, strangers to one another: `Siblings`, `Handler`, `Backend`, `ToolDurations`, `IdempotencyKey`,
+ *   `IdempotencyStore`, `TurnJournal`, `ParkedTurns`, `Approval`, `TurnMiddleware`
  * - **turn**, the only module that knows them all: `Turn`
  * - **drivers**, around turns: `Agent`, `TurnTelemetry`
  * - **hosts**, entries of their own: `index`, `testing/` (`effect-turn/testing`) and the program `cli/`
@@ -28,6 +28,9 @@ export * as Backend from "./Backend.ts"
 
 /** @since 0.1.0 */
 export * as Handler from "./Handler.ts"
+
+/** @since 0.1.0 */
+export * as IdempotencyKey from "./IdempotencyKey.ts"
 
 /** @since 0.1.0 */
 export * as IdempotencyStore from "./IdempotencyStore.ts"

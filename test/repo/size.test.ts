@@ -9,6 +9,7 @@ const budgets = {
   Approval: 3_000,
   Backend: 7_500,
   Handler: 4_000,
+  IdempotencyKey: 1_200,
   IdempotencyStore: 6_000,
   Outcome: 1_200,
   Siblings: 3_500,

@@ -48,7 +48,7 @@ const into: Record<IdempotencyStore.State | "lost", (store: Service, key: Key) =
   lost: (store, key) => Effect.andThen(reserve(store, key, "me"), TestClock.adjust(lease)),
   applied: (store, key) => Effect.andThen(reserve(store, key, "me"), store.settle(key, "me", ok())),
   unknown: (store, key) => Effect.andThen(reserve(store, key, "me"), store.markUnknown(key, "me", "a socket broke")),
-  undone: (store, key) => Effect.andThen(into.applied(store, key), store.undo(key, "me", true))
+  undone: (store, key) => Effect.andThen(into.applied(store, key), store.undo(key, "me", "undone", "why"))
 }
 const states = Object.keys(into) as ReadonlyArray<keyof typeof into>
 const told = (state: keyof typeof into) => state === "lost" ? "unknown" : state
@@ -342,19 +342,20 @@ export const laws: ReadonlyArray<Law<Service>> = [
       })
   },
   {
-    name: "only what was applied is undone, by its owner: then it is free, or never again",
+    name: "only what was applied is undone, by its owner: then it is free, or never again, or unknown",
     law: (store) =>
       Effect.gen(function*() {
         for (const state of states) {
-          for (const kept of [false, true]) {
+          for (const to of ["free", "undone", "unknown"] as const) {
             const key = keyOf()
             yield* into[state](store, key)
-            assert.isFalse(yield* store.undo(key, "other", kept))
-            const done = yield* store.undo(key, "me", kept)
+            assert.isFalse(yield* store.undo(key, "other", to, "why"))
+            const done = yield* store.undo(key, "me", to, "why")
             assert.strictEqual(done, state === "applied")
             if (!done) continue
             const next = yield* reserve(store, key, "other", "d", true)
-            assert.deepStrictEqual(next, kept ? { _tag: "Taken", state: "undone" } : reserved())
+            const expected = to === "free" ? reserved() : to === "unknown" ? reserved(true) : { _tag: "Taken", state: to }
+            assert.deepStrictEqual(next, expected)
           }
         }
       })
@@ -447,6 +448,7 @@ const asThePlainRules = (store: Service, seed: number) =>
         "renew",
         "undo",
         "keep",
+        "undo failed",
         "resolve",
         "wait"
       ])
@@ -494,10 +496,12 @@ const asThePlainRules = (store: Service, seed: number) =>
           break
         }
         case "undo":
+        case "undo failed":
         case "keep": {
           const does = own(owner, "applied")
-          assert.strictEqual(yield* store.undo(key, owner, what === "keep"), does, at)
-          if (does) plain = what === "keep" ? { ...plain!, state: "undone", result: undefined } : undefined
+          const to = what === "undo" ? "free" : what === "keep" ? "undone" : "unknown"
+          assert.strictEqual(yield* store.undo(key, owner, to, "why"), does, at)
+          if (does) plain = to === "free" ? undefined : { ...plain!, state: to, result: undefined }
           break
         }
         case "resolve": {

@@ -34,6 +34,7 @@ const layers: ReadonlyArray<Layer> = [
       "Handler",
       "Backend",
       "ToolDurations",
+      "IdempotencyKey",
       "IdempotencyStore",
       "TurnJournal",
       "ParkedTurns",
