@@ -354,7 +354,11 @@ export const laws: ReadonlyArray<Law<Service>> = [
             assert.strictEqual(done, state === "applied")
             if (!done) continue
             const next = yield* reserve(store, key, "other", "d", true)
-            const expected = to === "free" ? reserved() : to === "unknown" ? reserved(true) : { _tag: "Taken", state: to }
+            const expected = to === "free"
+              ? reserved()
+              : to === "unknown"
+              ? reserved(true)
+              : { _tag: "Taken" as const, state: to }
             assert.deepStrictEqual(next, expected)
           }
         }
