@@ -80,7 +80,7 @@ const reservations = (shared: Shared) =>
     await all(() => ({ close: true }))
     assert.strictEqual(contested, rounds)
     assert.isAbove(winners.size, 1, "processes that have won")
-  }, 120_000)
+  }, 240_000)
 
 describe("processes that share a file of SQLite", () => {
   const folder = temporaryFolder()

@@ -7,6 +7,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as KeyValueStore from "effect/persistence/KeyValueStore"
 import * as Redis from "effect/persistence/Redis"
+import * as References from "effect/References"
 import * as SqlClient from "effect/sql/SqlClient"
 import * as fs from "node:fs"
 import * as os from "node:os"
@@ -141,7 +142,11 @@ export const redisClient = (
   { host, port }: Address,
   options?: Parameters<typeof NodeRedis.layer>[0]
 ): Layer.Layer<Redis.Redis | NodeRedis.NodeRedis> =>
-  Layer.fresh(NodeRedis.layer({ socket: { host, port }, ...options })).pipe(Layer.orDie)
+  Layer.fresh(NodeRedis.layer({ socket: { host, port }, ...options })).pipe(
+    Layer.orDie,
+    // It tells of every connection that is lost.
+    Layer.provide(Layer.succeed(References.MinimumLogLevel, "None"))
+  )
 
 /** The keys with a prefix in braces. */
 export const keysOf = (prefix: string) =>
