@@ -123,7 +123,9 @@ const hold = (
       const start = yield* now
       const most = seen.lock?.lease ?? lease
       // Of several that wait for the same lock one comes first, and is seen by the others.
-      const lapses = start + Math.min(most, (seen.lock?.until ?? Infinity) - start) + 50 * (yield* Random.next)
+      const lapses = Math.ceil(
+        start + Math.min(most, (seen.lock?.until ?? Infinity) - start) + 50 * (yield* Random.next)
+      )
       while (true) {
         const at = yield* now
         if (at >= lapses) break
