@@ -301,26 +301,20 @@ export interface SqlOptions {
   readonly timeout?: Duration.Input | undefined
 }
 
-const tableOf = (owner: string, table = "effect_turn_rows"): string => {
-  if (sql.tableName.test(table)) return table
-  throw invalid(`the table of ${owner}`, "a name of at most 40 letters, digits and underscores", table)
-}
-
-const overSql = (
-  client: SqlClient.SqlClient,
-  owner: string,
-  options: SqlOptions | undefined
-): Effect.Effect<TurnStore["Service"], StoreError> => {
+/** Looks at the options, and makes the store over a client. */
+const overSql = (owner: string, options: SqlOptions | undefined) => {
+  const table = options?.table ?? "effect_turn_rows"
+  if (!sql.tableName.test(table)) {
+    throw invalid(`the table of ${owner}`, "a name of at most 40 letters, digits and underscores", table)
+  }
   const timeout = ToolPolicy.finiteMillis(owner, "timeout", options?.timeout ?? defaultTimeout)
-  const fail = failing(sql.nameOf(client))
-  return Effect.map(
-    openedWithin(
-      sql.make(client, { table: tableOf(owner, options?.table), timeout }, openMillis / 2),
-      openMillis,
-      fail
-    ),
-    (steps) => guarded(steps, timeout, fail)
-  )
+  return (client: SqlClient.SqlClient): Effect.Effect<TurnStore["Service"], StoreError> => {
+    const fail = failing(sql.nameOf(client))
+    return Effect.map(
+      openedWithin(sql.make(client, { table, timeout }, openMillis / 2), openMillis, fail),
+      (steps) => guarded(steps, timeout, fail)
+    )
+  }
 }
 
 /**
@@ -348,10 +342,7 @@ const overSql = (
  * @stability experimental
  */
 export const layerSql = (options?: SqlOptions): Layer.Layer<TurnStore, StoreError, SqlClient.SqlClient> =>
-  Layer.effect(
-    TurnStore,
-    Effect.flatMap(SqlClient.SqlClient, (client) => overSql(client, "TurnStore.layerSql", options))
-  )
+  Layer.effect(TurnStore, Effect.flatMap(SqlClient.SqlClient, overSql("TurnStore.layerSql", options)))
 
 /**
  * A store in a file of Node's own SQLite (`node:sqlite`), for the processes of one machine: nothing else has to be installed.
@@ -388,14 +379,16 @@ export const layerSql = (options?: SqlOptions): Layer.Layer<TurnStore, StoreErro
  */
 export const layerSqlite = (
   options: SqlOptions & { readonly filename: string }
-): Layer.Layer<TurnStore, StoreError> =>
-  Layer.effect(
+): Layer.Layer<TurnStore, StoreError> => {
+  const over = overSql("TurnStore.layerSqlite", options)
+  return Layer.effect(
     TurnStore,
     Effect.flatMap(
       openedWithin(nodeSqlite.make(options.filename, openMillis / 2), openMillis, failing("SQLite")),
-      (client) => overSql(client, "TurnStore.layerSqlite", options)
+      over
     )
   )
+}
 
 /**
  * Options of a store in Redis.
