@@ -89,7 +89,7 @@ export const fromCliError = (error: CliError.NonShowHelpErrors, command: string)
     case "UnknownSubcommand":
       return misuse(
         "no such command",
-        "run, plan, scenario or demo",
+        command.endsWith("keys") ? "list, show or resolve" : "run, plan, scenario, demo or keys",
         error.subcommand,
         error.suggestions.length === 0 ? "" : `did you mean ${error.suggestions.join(" or ")}? `
       )

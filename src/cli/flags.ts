@@ -109,6 +109,84 @@ export const replay = Flag.String("replay").pipe(
   Flag.optional
 )
 
+export const store = Flag.String("store").pipe(
+  Flag.withMetavar("STORE"),
+  Flag.withDescription("where the program keeps its keys: sqlite:FILE, postgres://… or redis://…")
+)
+
+export const table = Flag.String("table").pipe(
+  Flag.withMetavar("NAME"),
+  Flag.withDescription("of sqlite and postgres: the table, where the program has named it (default effect_turn_rows)"),
+  Flag.optional
+)
+
+export const prefix = Flag.String("prefix").pipe(
+  Flag.withMetavar("TEXT"),
+  Flag.withDescription("of redis: what the keys begin with, where the program has said it (default effect-turn)"),
+  Flag.optional
+)
+
+export const keyState = Flag.Literals("state", ["unknown", "reserved", "applied", "undone", "all"]).pipe(
+  Flag.withMetavar("STATE"),
+  Flag.withDescription("unknown (the default: those in doubt), reserved, applied, undone, or all"),
+  Flag.withDefault("unknown" as const)
+)
+
+export const ofTenant = Flag.String("tenant").pipe(
+  Flag.withMetavar("NAME"),
+  Flag.withDescription("only the keys of this tenant"),
+  Flag.optional
+)
+
+export const most = Flag.String("limit").pipe(
+  Flag.withMetavar("N"),
+  Flag.withDescription("at most so many keys (default 100)"),
+  Flag.filterMap(parseCount, () => "Expected: how many keys, a whole number from 1 to 999999999"),
+  Flag.withDefault(100)
+)
+
+export const keyId = Argument.String("ID").pipe(
+  Argument.withDescription("what `keys list` shows, or as much of its beginning as names one key"),
+  Argument.optional
+)
+
+/** A key by all its parts. */
+export const keyParts = {
+  tenant: Flag.String("tenant").pipe(
+    Flag.withMetavar("NAME"),
+    Flag.withDescription('instead of an ID, with --tool and --key: the tenant (default "default")'),
+    Flag.optional
+  ),
+  conversation: Flag.String("conversation").pipe(
+    Flag.withMetavar("NAME"),
+    Flag.withDescription("the conversation, where the key belongs to one"),
+    Flag.optional
+  ),
+  tool: Flag.String("tool").pipe(Flag.withMetavar("NAME"), Flag.withDescription("the tool"), Flag.optional),
+  key: Flag.String("key").pipe(Flag.withMetavar("TEXT"), Flag.withDescription("the key itself"), Flag.optional)
+}
+
+export const applied = Flag.Boolean("applied").pipe(
+  Flag.withDescription("the write took effect"),
+  Flag.withDefault(false)
+)
+
+export const notApplied = Flag.Boolean("not-applied").pipe(
+  Flag.withDescription("the write did not take effect, and will not"),
+  Flag.withDefault(false)
+)
+
+export const result = Flag.String("result").pipe(
+  Flag.withMetavar("JSON"),
+  Flag.withDescription("with --applied: the result that calls with this key are answered with"),
+  Flag.optional
+)
+
+export const yes = Flag.Boolean("yes").pipe(
+  Flag.withDescription("do not ask"),
+  Flag.withDefault(false)
+)
+
 export const files = Argument.String("FILE").pipe(
   Argument.withDescription("scenario files"),
   Argument.variadic({ min: 1 })

@@ -116,6 +116,61 @@ export const demo = text([
   ...exitCodes([["0", "the turn has ended, whatever its outcomes are"], stopped])
 ])
 
+const stores = [
+  "STORE is where the program keeps its idempotency keys:",
+  "  sqlite:FILE         TurnStore.layerSqlite, such as sqlite:./turns.db",
+  "  postgres://…        TurnStore.layerSql, such as postgres://app@db.example.com/shop; needs @effect/sql-pg",
+  "  redis://…           TurnStore.layerRedis, such as redis://cache.example.com:6379; needs redis",
+  "Keys and results are shown as they are: they may be secrets."
+]
+
+const keyMisuse = "misuse: bad arguments, no such key, or a store that does not answer"
+
+export const keys = text([
+  "Shows idempotency keys, and resolves those in doubt: writes of which nobody knows whether they took effect, since the " +
+  "program that ran them ended, or its backend did not say.",
+  "",
+  "While a key is in doubt a call with it is answered `in_doubt` and not run, unless its backend honours the key or can be " +
+  "asked. It stays so until somebody says what became of it.",
+  "",
+  ...stores,
+  "",
+  ...exitCodes([["0", "all is well"], ["2", keyMisuse], stopped])
+])
+
+export const keysList = text([
+  "Lists the keys in doubt, or those in another state.",
+  "",
+  "With --json one JSON object a line on standard output: {id, key, state, digest, owner, leaseUntil, createdAt, " +
+  "updatedAt, expiresAt, outcome, note}, with times in milliseconds since 1970.",
+  "",
+  ...stores,
+  "",
+  ...exitCodes([["0", "the keys were listed, also where there are none"], ["2", keyMisuse], stopped])
+])
+
+export const keysShow = text([
+  "Shows everything that is known of one key.",
+  "",
+  ...stores,
+  "",
+  ...exitCodes([["0", "the key was shown"], ["2", keyMisuse], stopped])
+])
+
+export const keysResolve = text([
+  "Says what became of a key in doubt. Ask the backend first: a wrong answer loses a write, or does it twice.",
+  "",
+  "With --applied, calls with the key are answered with the result, and never run. With --not-applied the key is free, and " +
+  "the next call with it is run. It asks before it does so; where there is no terminal to ask on, say --yes.",
+  "",
+  ...stores,
+  "",
+  ...exitCodes([["0", "the key was resolved"], [
+    "2",
+    `${keyMisuse}; or the key is not in doubt, or the answer was not yes`
+  ], stopped])
+])
+
 /** The whole help of a command, for a terminal of that many columns; 0 where there is none. */
 export const format = (doc: HelpDoc, columns: number, colors: boolean): string =>
   wrap(
@@ -123,6 +178,8 @@ export const format = (doc: HelpDoc, columns: number, colors: boolean): string =
       ...doc,
       usage: doc.flags.some((flag) => flag.name === "tools")
         ? doc.usage.replace("[flags]", "--tools MODULE [flags]")
+        : doc.flags.some((flag) => flag.name === "store")
+        ? doc.usage.replace("[flags]", "--store STORE [flags]")
         : doc.usage,
       flags: doc.flags.map(brief),
       ...(doc.globalFlags === undefined ? undefined : { globalFlags: doc.globalFlags.map(brief) })

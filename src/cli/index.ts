@@ -1,4 +1,4 @@
-/** The command line program: `effect-turn run | plan | scenario | demo`. */
+/** The command line program: `effect-turn run | plan | scenario | demo | keys`. */
 import * as CliConfig from "effect/cli/CliConfig"
 import * as CliOutput from "effect/cli/CliOutput"
 import * as Command from "effect/cli/Command"
@@ -18,6 +18,7 @@ import { exitCode, explain, fromCliError } from "./failure.ts"
 import * as Flags from "./flags.ts"
 import * as Help from "./help.ts"
 import * as Input from "./input.ts"
+import * as Keys from "./keys.ts"
 import * as Recording from "./recording.ts"
 import * as RunTurn from "./runTurn.ts"
 import { runFiles } from "./scenarios.ts"
@@ -119,9 +120,81 @@ const demoCommand = Command.make("demo", { json: Flags.json }, ({ json }) => run
   Command.withDescription(Help.demo)
 )
 
+const storeFlags = { store: Flags.store, table: Flags.table, prefix: Flags.prefix }
+
+const keysList = Command.make(
+  "list",
+  { ...storeFlags, tenant: Flags.ofTenant, state: Flags.keyState, limit: Flags.most, json: Flags.json },
+  Keys.list
+).pipe(
+  Command.withShortDescription("list the keys in doubt"),
+  Command.withDescription(Help.keysList),
+  Command.withExamples([
+    { command: "effect-turn keys list --store sqlite:./turns.db", description: "Which writes are in doubt" },
+    {
+      command: "effect-turn keys list --store postgres://app@db/shop --tenant north --json | jq .key",
+      description: "The same of one tenant, for a program"
+    },
+    {
+      command: "effect-turn keys list --store redis://cache:6379 --prefix shop --state all",
+      description: "All keys, whatever became of them"
+    }
+  ])
+)
+
+const keysShow = Command.make(
+  "show",
+  { id: Flags.keyId, ...storeFlags, ...Flags.keyParts, json: Flags.json },
+  Keys.show
+).pipe(
+  Command.withShortDescription("show one key"),
+  Command.withDescription(Help.keysShow),
+  Command.withExamples([
+    { command: "effect-turn keys show 3f9a --store sqlite:./turns.db", description: "By the beginning of its id" },
+    {
+      command: "effect-turn keys show --tenant north --tool pay --key order-17 --store sqlite:./turns.db",
+      description: "By its parts"
+    }
+  ])
+)
+
+const keysResolve = Command.make(
+  "resolve",
+  {
+    id: Flags.keyId,
+    ...storeFlags,
+    ...Flags.keyParts,
+    applied: Flags.applied,
+    notApplied: Flags.notApplied,
+    result: Flags.result,
+    yes: Flags.yes,
+    json: Flags.json
+  },
+  Keys.resolve
+).pipe(
+  Command.withShortDescription("say what became of a key in doubt"),
+  Command.withDescription(Help.keysResolve),
+  Command.withExamples([
+    {
+      command: "effect-turn keys resolve 3f9a --applied --result '{\"booking\": 17}' --store sqlite:./turns.db",
+      description: "The booking is there: calls with its key are answered with it"
+    },
+    {
+      command: "effect-turn keys resolve 3f9a --not-applied --yes --store sqlite:./turns.db",
+      description: "It is certainly not there: the next call makes it"
+    }
+  ])
+)
+
+const keysCommand = Command.make("keys").pipe(
+  Command.withShortDescription("show and resolve idempotency keys"),
+  Command.withDescription(Help.keys),
+  Command.withSubcommands([keysList, keysShow, keysResolve])
+)
+
 const command = Command.make("effect-turn").pipe(
   Command.withDescription(Help.root),
-  Command.withSubcommands([runCommand, planCommand, scenarioCommand, demoCommand])
+  Command.withSubcommands([runCommand, planCommand, scenarioCommand, demoCommand, keysCommand])
 )
 
 const job = (

@@ -75,6 +75,16 @@ describe("the executable", () => {
     assert.strictEqual(code, expected, err)
   })
 
+  it.each([
+    ["@effect/sql-pg", "postgres://127.0.0.1/shop"],
+    ["redis", "redis://127.0.0.1"]
+  ])("says what to install where %s is not there", async (driver, store) => {
+    const { code, err } = await run(["keys", "list", "--store", store], { script: fixture("without-drivers.ts") })
+    assert.strictEqual(code, 2)
+    assert.include(err, `the store ${store} needs the package ${driver}`)
+    assert.include(err, `npm install ${driver}`)
+  })
+
   it("says why a tools module does not load", async () => {
     const file = path.join(scratch, "syntax.mjs")
     fs.writeFileSync(file, "export const toolkit = (")

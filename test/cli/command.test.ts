@@ -1,16 +1,13 @@
-import * as NodeServices from "@effect/platform-node/NodeServices"
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Layer, Sink, Stdio, Stream } from "effect"
+import { Effect } from "effect"
 import { displayWidth } from "effect/cli/CliOutput"
-import { TestConsole } from "effect/testing"
 import * as fs from "node:fs"
 import * as os from "node:os"
 import * as path from "node:path"
 import { pathToFileURL } from "node:url"
 import { afterAll, vi } from "vitest"
-import { main } from "../../src/cli/index.ts"
-import { type Size, Sizes } from "../../src/cli/terminal.ts"
 import { refusal } from "../wire/provider.ts"
+import { run } from "./program.ts"
 
 const fixtures = path.join(import.meta.dirname, "../fixtures/cli")
 const fixture = (name: string) => path.join(fixtures, name)
@@ -24,46 +21,13 @@ const written = (name: string, text: string) => {
   return file
 }
 
-/** Runs the program in this process: its exit code, and what it wrote. */
-const run = (
-  args: ReadonlyArray<string>,
-  options: {
-    readonly stdin?: string
-    readonly terminal?: boolean
-    readonly stdout?: Size
-    readonly stderr?: Size
-  } = {}
-) =>
-  Effect.gen(function*() {
-    let raw = ""
-    const stdio = Stdio.layerTest({
-      stdin: options.stdin === undefined ? Stream.empty : Stream.make(new TextEncoder().encode(options.stdin)),
-      stdinIsTerminal: Effect.succeed(options.terminal === true),
-      stderrIsTerminal: Effect.succeed(options.terminal === true),
-      stderr: () => Sink.forEach((chunk) => Effect.sync(() => raw += String(chunk)))
-    })
-    const sizes = Layer.succeed(Sizes, {
-      stdout: () => options.stdout ?? { columns: 0, rows: 0 },
-      stderr: () => options.stderr ?? { columns: 90, rows: 30 }
-    })
-    return yield* Effect.gen(function*() {
-      const code = yield* main(args)
-      const [out, err] = [yield* TestConsole.logLines, yield* TestConsole.errorLines].map((lines) =>
-        lines.join("\n")
-      ) as [string, string]
-      return { code, out, err, raw }
-    }).pipe(
-      Effect.provide(Layer.mergeAll(TestConsole.layer, stdio, sizes).pipe(Layer.provideMerge(NodeServices.layer)))
-    )
-  })
-
 describe("help", () => {
   it.live("teaches what the program is for, its commands and exit codes", () =>
     Effect.gen(function*() {
       for (const args of [["--help"], []]) {
         const { code, out } = yield* run(args)
         assert.strictEqual(code, 0)
-        for (const text of ["run ", "plan ", "scenario ", "demo ", "Exit codes", "130  stopped by Ctrl-C"]) {
+        for (const text of ["run ", "plan ", "scenario ", "demo ", "keys ", "Exit codes", "130  stopped by Ctrl-C"]) {
           assert.include(out, text)
         }
       }
@@ -83,10 +47,14 @@ describe("help", () => {
         ],
         plan: ["runs nothing", "toolkit   an effect/ai Toolkit", "EXAMPLES"],
         scenario: ["virtual time", "FILE...", "EXAMPLES", "--explore N", "--replay TEXT"],
-        demo: ["travel agent"]
+        demo: ["travel agent"],
+        keys: ["in doubt", "sqlite:FILE", "list ", "show ", "resolve "],
+        "keys list": ["--state STATE", "--limit N", "EXAMPLES"],
+        "keys show": ["--conversation NAME", "EXAMPLES"],
+        "keys resolve": ["--applied", "--not-applied", "--result JSON", "EXAMPLES"]
       }
       for (const [command, expected] of Object.entries(texts)) {
-        const { code, out } = yield* run([command, "--help"])
+        const { code, out } = yield* run([...command.split(" "), "--help"])
         assert.strictEqual(code, 0)
         for (const text of expected) assert.include(out, text)
         for (const text of out.split("\n").filter((line) => line.startsWith("Exit"))) {
@@ -98,7 +66,12 @@ describe("help", () => {
   it.live("fits the terminal, and 100 columns where there is none, and breaks no word", () =>
     Effect.gen(function*() {
       for (const columns of [0, 60]) {
-        for (const command of [[], ["run"], ["plan"], ["scenario"], ["demo"]]) {
+        for (
+          const command of [[], ["run"], ["plan"], ["scenario"], ["demo"], ["keys"], ["keys", "list"], [
+            "keys",
+            "resolve"
+          ]]
+        ) {
           const { out } = yield* run([...command, "--help"], { stdout: { columns, rows: 30 } })
           const wide = out.split("\n").filter((line) => displayWidth(line) > (columns === 0 ? 100 : columns))
           assert.deepStrictEqual(wide, [])
@@ -571,7 +544,7 @@ describe("demo", () => {
 describe("misuse exits 2, and says what was expected, what came and what to do", () => {
   const message = fixture("message.json")
   const cases: ReadonlyArray<readonly [string, ReadonlyArray<string>, ReadonlyArray<string | RegExp>, string?]> = [
-    ["an unknown command", ["rum"], ["run, plan, scenario or demo", "rum", "did you mean run?"]],
+    ["an unknown command", ["rum"], ["run, plan, scenario, demo or keys", "rum", "did you mean run?"]],
     ["an unknown flag", ["run", "--jso"], ["has no flag --jso", "did you mean --json?", "effect-turn run --help"]],
     ["no tools", ["run", message], ["needs --tools"]],
     ["no files", ["scenario"], ["needs FILE"]],
