@@ -489,6 +489,18 @@ describe("R24: a write that can be asked about", () => {
       assert.deepStrictEqual(answer(odd.outcome).slice(0, 3), ["error/unencodable_result", "applied", false])
     }))
 
+  it.effect("it is not asked about an attempt that certainly had no effect", () =>
+    Effect.gen(function*() {
+      let asked = 0
+      const ask = () =>
+        Effect.sync(() => {
+          asked++
+          return IdempotencyStore.notKnown
+        })
+      const { outcome } = yield* alone([write, verify(ask), classed, steady(3)], [{ fail: "refused" }, { fail: 5 }, {}])
+      assert.deepStrictEqual([answer(outcome), asked], [["ok", "applied", false, 3], 0])
+    }))
+
   it.effect("it is asked when the next attempt could begin, with its parameters and its key, and each time", () =>
     Effect.gen(function*() {
       const asked: Array<unknown> = []
@@ -993,17 +1005,21 @@ describe("R24: around a call that is tried again", () => {
       assert.deepStrictEqual(seen.splice(0), ["reserve", "settle ok 3"])
       yield* alone([write, forward, steady(2)], [{ fail: 1 }], { ...given, cancelOn: Effect.sleep(20) })
       assert.deepStrictEqual(seen.splice(0), ["reserve", "settle cancelled undefined"])
-      // While its answer is written down it is started by nobody, whoever gives a permit back.
+      // While its answer is written down, from 35 to 40, it is started by nobody, although the permit comes back at 38.
       const on = ToolPolicy.on(Api) as Policy
       const world = new World()
       const tools = [tool("a", read, on, ToolPolicy.waitTimeout(10), steady(1)), tool("b", read, on)]
-      yield* drive(
-        turn(world, tools, { a: [{ fail: 1 }, {}], b: [{ ms: 20 }] }, [once("a"), once("b")], {
+      const outcomes = yield* drive(
+        turn(world, tools, { a: [{ fail: 1 }, {}], b: [{ ms: 13 }] }, [once("a"), once("b")], {
           ...given,
           api: { concurrency: 1 }
         })
       )
-      assert.strictEqual(world.count("a"), 1)
+      assert.deepStrictEqual([words(outcomes), world.spans("a"), world.spans("b")], [
+        ["error/failed", "ok"],
+        [[5, 15]],
+        [[20, 33]]
+      ])
     }))
 
   it.effect("R33: events tell each attempt, and each pause with what the answer would have been", () =>
@@ -1029,6 +1045,20 @@ describe("R24: around a call that is tried again", () => {
         ["started", 60, 3],
         ["ended", 70, 3]
       ])
+    }))
+
+  it.effect("R33: what it waited for before its first attempt is not told again", () =>
+    Effect.gen(function*() {
+      const keyed: Policy = ToolPolicy.write({ keys: () => ["k"] })
+      const on = ToolPolicy.on(Api) as Policy
+      const world = new World()
+      const tools = [tool("a", keyed), tool("b", keyed, forward, on, steady(1)), tool("c", read, on)]
+      const script = { b: [{ fail: 1 }, {}], c: [{ ms: 15 }] }
+      yield* drive(turn(world, tools, script, [once("a"), once("b"), once("c")], { api: { concurrency: 1 } }))
+      const told = world.of("CallStarted").filter(({ tool }) => tool === "b").map((
+        { waited }
+      ) => [waited.keys, waited.permit])
+      assert.deepStrictEqual(told, [[10, 5], [0, 0]])
     }))
 
   it.effect("how long a tool takes is learned from each attempt, not from pauses", () =>
@@ -1058,10 +1088,11 @@ describe("R24: around a call that is tried again", () => {
     Effect.gen(function*() {
       const approved: Policy = (tool) =>
         Object.assign(Object.create(Object.getPrototypeOf(tool)), tool, { needsApproval: true })
-      const { outcome } = yield* alone([write, forward, steady(1), approved], [{ fail: 1 }, {}], {
-        decide: () => Effect.succeed(Approval.approve())
+      const { outcome, world } = yield* alone([write, forward, steady(1), approved], [{ fail: 1 }, {}], {
+        decide: () => Effect.as(Effect.sleep(50), Approval.approve())
       })
       assert.deepStrictEqual([outcome.status, outcome.attempts], ["ok", 2])
+      assert.deepStrictEqual(world.of("CallStarted").map(({ waited }) => waited.approval), [50, 0])
     }))
 
   it.effect("R18: an attempt that is tried again stops nobody; the last one does", () =>
@@ -1096,6 +1127,26 @@ describe("R24: around a call that is tried again", () => {
           assert.deepStrictEqual(outcomes.map((one) => [one.status, one.attempts]), [["ok", 4]])
         }).pipe(Effect.scoped, Effect.provide(layer)) as Effect.Effect<void>
       }
+    }))
+})
+
+describe("R2, R13: in the pause of a read that was started early", () => {
+  it.effect("its id comes again for something else: it has begun, and keeps its own answer", () =>
+    Effect.gen(function*() {
+      const world = new World()
+      const tools = [tool("a", read, steady(1))]
+      world.script.set("a", [{ fail: 1 }, {}])
+      const { kit, layer } = layerOf(world, tools)
+      yield* Effect.gen(function*() {
+        const open = yield* Turn.open(kit)
+        yield* open.submit(ToolCall.make("x", "a", { n: 1 }))
+        yield* TestClock.adjust(15)
+        yield* open.submit(ToolCall.make("x", "a", { n: 2 }))
+        const end = yield* fork(open.end())
+        yield* TestClock.adjust(1_000)
+        const outcomes = (yield* ended(end)) as ReadonlyArray<any>
+        assert.deepStrictEqual([words(outcomes), outcomes[0].attempts], [["ok", "error/ambiguous_id"], 2])
+      }).pipe(Effect.scoped, Effect.provide(layer)) as Effect.Effect<void>
     }))
 })
 

@@ -38,7 +38,7 @@ export const inAll = (run: Run, outcome: AnyOutcome): AnyOutcome =>
 export const mayTryAgain = (run: Run, outcome: AnyOutcome): boolean => {
   const { policy } = run
   const { retry } = policy
-  if (retry === undefined || run.attempt > retry.times || run.told || run.group.stopped !== undefined) return false
+  if (retry === undefined || run.attempt > retry.times || run.told) return false
   return isTriedAgain(outcome, retry, policy) && doublesNothing(run, outcome)
 }
 

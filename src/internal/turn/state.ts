@@ -628,7 +628,7 @@ export class TurnState implements TurnPlan.Nested {
 
   private admit(run: Run): void {
     if (
-      run.phase !== "waiting" || run.state === "waiting" || run.undecided || run.gated || run.concluding ||
+      run.phase !== "waiting" || run.state === "waiting" || run.undecided || run.gated ||
       (run.node !== undefined && run.node.pending > 0)
     ) return
     if (this.setting.emit !== undefined) run.readyAt = this.setting.timers.now()
@@ -1087,9 +1087,7 @@ export class TurnState implements TurnPlan.Nested {
     if (run.permit?.admission !== undefined) run.permit.verdict = Answers.verdict(outcome, policy)
     outcome = inAll(run, outcome)
     if (run.givenUp) return this.settledLate(run, outcome)
-    if (policy.retry !== undefined && this.stopped === undefined && mayTryAgain(run, outcome)) {
-      return this.pause(run, outcome)
-    }
+    if (mayTryAgain(run, outcome)) return this.pause(run, outcome)
     this.over(run, outcome)
   }
 
@@ -1116,7 +1114,7 @@ export class TurnState implements TurnPlan.Nested {
     run.failed = outcome
     run.inDoubt = outcome.effect === "unknown"
     run.expired = undefined
-    run.waitedForKeys = run.waitedForPermit = false
+    run.waitedForKeys = false
     this.givePermitBack(run)
     let known = false
     const asking = this.helper(pauseOf(run, outcome), (exit) => {
@@ -1146,7 +1144,6 @@ export class TurnState implements TurnPlan.Nested {
 
   /** The next attempt may be made: where the last one may have had its effect, the tool may have to be asked first. */
   private beginAgain(run: Run, outcome: AnyOutcome): void {
-    if (run.concluding) return this.givePermitBack(run)
     this.running++
     const question = questionOf(run)
     if (question === undefined) return this.launch(run)
@@ -1175,7 +1172,7 @@ export class TurnState implements TurnPlan.Nested {
 
   endUnstarted(run: Run, outcome: AnyOutcome): void {
     if (run.attempt === 0) return this.conclude(run, outcome)
-    // Its answer may have to be written down first: nobody is to start it meanwhile.
+    // Its answer may have to be written down first: nobody is to start it meanwhile, so it stands in no line.
     if (run.state === "waiting") run.list!.pool.leave(run.list!, run)
     this.over(run, outcome)
   }
@@ -1289,7 +1286,7 @@ export class TurnState implements TurnPlan.Nested {
     this.givePermitBack(run)
     if (node !== undefined) {
       run.node = undefined
-      this.setting.runtime.endNode(node, run.phase !== "waiting" || run.attempt > 0)
+      this.setting.runtime.endNode(node, run.phase !== "waiting")
     }
   }
 
