@@ -1,11 +1,12 @@
-import { Backend, ToolPolicy, TurnContext } from "effect-turn"
-import type { TurnError } from "effect-turn"
+import { Backend, IdempotencyStore, ToolPolicy, TurnContext } from "effect-turn"
+import type { Outcome, TurnError } from "effect-turn"
 import * as Tool from "effect/ai/Tool"
 import type * as DateTime from "effect/DateTime"
 import type * as Effect from "effect/Effect"
 import { pipe } from "effect/Function"
 import type * as Layer from "effect/Layer"
 import * as CircuitBreaker from "effect/persistence/CircuitBreaker"
+import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
 import { describe, expectTypeOf, it } from "vitest"
 
@@ -104,6 +105,85 @@ describe("policies keep the tool's type", () => {
     ToolPolicy.timeout("soon")
     // @ts-expect-error: there is no such word
     ToolPolicy.placeholders("maybe")
+  })
+})
+
+describe("`retry` is for reads, and for writes that carry a key", () => {
+  const twice = { times: 2 }
+  const key = ({ hotelId }: Params) => hotelId
+  const ask = () => null as unknown as Effect.Effect<ToolPolicy.Verdict<string>, Error>
+
+  it("what is neither does not compile, and the message says so", () => {
+    // @ts-expect-error: a tool that says nothing is a write without a key
+    ToolPolicy.retry(twice)(Book)
+    // @ts-expect-error: a write without a key
+    pipe(Book, ToolPolicy.write(), ToolPolicy.retry(twice))
+    // @ts-expect-error: the key comes too late
+    pipe(Book, ToolPolicy.write(), ToolPolicy.retry(twice), ToolPolicy.forward(key))
+    expectTypeOf<keyof ToolPolicy.Retryable>().toEqualTypeOf<
+      "~effect-turn/a read, or a write with an idempotency key"
+    >()
+  })
+
+  it("reads, and writes of each mode, do; other policies between them change nothing", () => {
+    const undo = ToolPolicy.undo<typeof Book, never, never>(() => null as unknown as Effect.Effect<void>)
+    expectTypeOf(pipe(Book, ToolPolicy.read(), ToolPolicy.retry(twice))).toEqualTypeOf<
+      typeof Book & ToolPolicy.Retryable
+    >()
+    const forward = pipe(
+      Book,
+      ToolPolicy.write(),
+      ToolPolicy.forward(key),
+      ToolPolicy.on(Hotels),
+      ToolPolicy.retry(twice)
+    )
+    expectTypeOf(forward).toExtend<ToolPolicy.Retryable>()
+    expectTypeOf<Tool.Requirements<typeof forward>>().toEqualTypeOf<Hotels>()
+    const record = pipe(
+      Book,
+      ToolPolicy.write(),
+      IdempotencyStore.record(key),
+      ToolPolicy.on(Crm),
+      ToolPolicy.timeout("5 seconds"),
+      ToolPolicy.undo(() => null as unknown as Effect.Effect<void, never, Hotels>),
+      ToolPolicy.retry(twice)
+    )
+    expectTypeOf(record).toExtend<ToolPolicy.Retryable>()
+    expectTypeOf<Tool.Requirements<typeof record>>().toEqualTypeOf<
+      Crm | Hotels | TurnContext.Tenant | IdempotencyStore.IdempotencyStore
+    >()
+    const verify = pipe(Book, ToolPolicy.write(), IdempotencyStore.verify({ key, ask }), ToolPolicy.retry(twice))
+    expectTypeOf(verify).toExtend<ToolPolicy.Retryable>()
+    expectTypeOf(undo).returns.not.toExtend<ToolPolicy.Retryable>()
+  })
+
+  it("predicates and schedules see the tool's own failure; after a clock there is none", () => {
+    pipe(
+      Book,
+      ToolPolicy.read(),
+      ToolPolicy.retry({
+        times: 2,
+        schedule: Schedule.exponential("1 second"),
+        while: (failure) => {
+          expectTypeOf(failure).toEqualTypeOf<{ readonly why: string }>()
+          return true
+        }
+      })
+    )
+    type Failing = NonNullable<ToolPolicy.Retry<{ readonly why: string }>["schedule"]>
+    expectTypeOf<Schedule.Input<Failing>>().toEqualTypeOf<{ readonly why: string } | undefined>()
+    // @ts-expect-error: after a clock there is no failure
+    ToolPolicy.retry<typeof Book & ToolPolicy.Retryable>({ times: 1, schedule: null as unknown as Whys })
+  })
+  type Whys = Schedule.Schedule<number, { readonly why: string }>
+
+  it("an outcome of too many calls has the tool's own failure", () => {
+    const outcome = null as unknown as Outcome.Outcome<typeof Book>
+    if (outcome.status === "error" && outcome.code === "rate_limited") {
+      expectTypeOf(outcome.failure).toEqualTypeOf<{ readonly why: string }>()
+      expectTypeOf(outcome.retryAfter).toEqualTypeOf<number | undefined>()
+    }
+    if (outcome.status === "error" && outcome.code === "defect") expectTypeOf(outcome).not.toHaveProperty("failure")
   })
 })
 
