@@ -1365,10 +1365,12 @@ describe("R24, whatever the calls, what they do, and when they are stopped", () 
             )
             assert.strictEqual(running, atWork.length + asking, "permits are for work")
           })
-          for (let now = 0; now < 150; now++) {
-            if (stop === "cancelCall" && now === at) { for (const i of [0, 2]) yield* fork(handle.cancelCall(i)) }
+          for (let now = 0; now < 150; now += 2) {
+            if (stop === "cancelCall" && now === at - at % 2) {
+              for (const i of [0, 2]) yield* fork(handle.cancelCall(i))
+            }
             yield* check
-            yield* TestClock.adjust(1)
+            yield* TestClock.adjust(2)
           }
           yield* TestClock.adjust(100_000)
           yield* check
@@ -1406,7 +1408,7 @@ describe("R24, whatever the calls, what they do, and when they are stopped", () 
           })
         })
       }),
-    runs(400)
+    runs(300)
   )
 
   it.effect("a stop at every instant of a call that is tried again leaves one true answer", () =>
@@ -1415,6 +1417,7 @@ describe("R24, whatever the calls, what they do, and when they are stopped", () 
       for (const mode of ["read", "forward", "verify", "record"] as const) {
         for (let at = 0; at <= 90; at++) {
           for (const way of ["cancelOn", "deadline", "sibling"] as const) {
+            if (way !== "cancelOn" && at % 3 !== 0) continue
             const world = new World()
             const asked = () =>
               Effect.map(

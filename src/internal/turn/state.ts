@@ -628,7 +628,7 @@ export class TurnState implements TurnPlan.Nested {
 
   private admit(run: Run): void {
     if (
-      run.phase !== "waiting" || run.state === "waiting" || run.undecided || run.gated ||
+      run.phase !== "waiting" || run.state === "waiting" || run.undecided || run.gated || run.concluding ||
       (run.node !== undefined && run.node.pending > 0)
     ) return
     if (this.setting.emit !== undefined) run.readyAt = this.setting.timers.now()
