@@ -843,6 +843,15 @@ describe("R24: stops", () => {
       }
     }))
 
+  it.effect("while a schedule still thinks about the pause", () =>
+    Effect.gen(function*() {
+      const schedule = Schedule.spaced(10).pipe(Schedule.modifyDelay(() => Effect.never))
+      const { outcome, world } = yield* alone([read, retry({ times: 1, schedule })], acts, {
+        cancelOn: Effect.sleep(50)
+      })
+      assert.deepStrictEqual([words([outcome])[0], world.of("CallEnded")[0]!.at], ["cancelled/by_caller", 50])
+    }))
+
   it.effect("in line for the next permit too, and the place in it is given up", () =>
     Effect.gen(function*() {
       const on = ToolPolicy.on(Api) as Policy
@@ -953,6 +962,78 @@ describe("R24: stops", () => {
           ["ok", true, 2]
         ])
       }).pipe(Effect.scoped, Effect.provide(layer)) as Effect.Effect<void>
+    }))
+})
+
+describe("R24: beside other rules of writes", () => {
+  it.effect("R23: what has the same key waits through the pause, and gets the recorded result", () =>
+    Effect.gen(function*() {
+      const world = new World()
+      const keys: Policy = ToolPolicy.write({ keys: () => [] })
+      const tools = [tool("a", keys, IdempotencyStore.record<any>(() => "same") as Policy, classed, steady(2))]
+      world.script.set("a", [{ fail: "refused" }, { fail: 5 }, { result: "done" }])
+      const { kit, layer } = layerOf(world, tools)
+      const outcomes = yield* drive(
+        Effect.gen(function*() {
+          const first = yield* fork(Turn.run(kit, [once("a")]))
+          yield* Effect.sleep(15)
+          const second = yield* fork(Turn.run(kit, [once("a")]))
+          return [...(yield* Fiber.join(first)), ...(yield* Fiber.join(second))] as ReadonlyArray<any>
+        }).pipe(Effect.provide(layer), Effect.orDie) as Effect.Effect<ReadonlyArray<any>>
+      )
+      assert.deepStrictEqual(outcomes.map((one) => [one.status, one.result, one.attempts, one.replayed]), [
+        ["ok", "done", 3, undefined],
+        ["ok", "done", undefined, true]
+      ])
+      assert.strictEqual(world.count("a"), 3)
+    }))
+
+  it.effect("R23: a stop in the pause frees the key of what had no effect, and leaves what may have had one in doubt", () =>
+    Effect.gen(function*() {
+      for (const [fail, state] of [["refused", undefined], ["lost", "unknown"]] as const) {
+        const world = new World()
+        const on = fail === "refused" ? record : verify(IdempotencyStore.notKnown)
+        const tools = [tool("a", write, on, classed, retry({ times: 1, schedule: Schedule.spaced(100) }))]
+        world.script.set("a", [{ fail }, {}])
+        const { kit, layer } = layerOf(world, tools)
+        const [outcome, states] = yield* drive(
+          Effect.gen(function*() {
+            const [outcome] = yield* Turn.run(kit, [once("a")], { cancelOn: Effect.sleep(50) })
+            const store = yield* IdempotencyStore.IdempotencyStore
+            return [outcome as any, (yield* store.list()).map((entry) => entry.state)] as const
+          }).pipe(Effect.provide(layer), Effect.orDie) as Effect.Effect<readonly [any, ReadonlyArray<string>]>
+        )
+        assert.deepStrictEqual([words([outcome])[0], outcome.effect, states], [
+          "cancelled/by_caller",
+          fail === "refused" ? "none" : "unknown",
+          state === undefined ? [] : [state]
+        ])
+      }
+    }))
+
+  it.effect("R25: a unit undoes nothing while one of its writes pauses, and what pauses is not started after its end", () =>
+    Effect.gen(function*() {
+      const undone: Array<number> = []
+      const undo: Policy = ToolPolicy.undo<any, never, never>(() =>
+        Effect.map(Clock.currentTimeMillis, (now) => void undone.push(now))
+      ) as Policy
+      const tools = [
+        tool("a", write, undo),
+        tool("b", write, forward, undo, steady(1)),
+        tool("c", read)
+      ]
+      const unit = { siblings: Siblings.allOrNothing }
+      const calls = [once("a"), once("b"), once("c")]
+      const good = yield* drive(turn(new World(), tools, { b: [{ fail: 1 }, {}], c: [{ ms: 60 }] }, calls, unit))
+      assert.deepStrictEqual([words(good), undone.length], [["ok", "ok", "ok"], 0])
+      const world = new World()
+      const bad = yield* drive(turn(world, tools, { b: [{ fail: 1 }, {}], c: [{ ms: 15, fail: 1 }] }, calls, unit))
+      assert.deepStrictEqual(bad.map((one) => [one.status, one.effect]), [
+        ["cancelled", "none"],
+        ["cancelled", "unknown"],
+        ["error", "none"]
+      ])
+      assert.deepStrictEqual([world.count("b"), undone.length], [1, 1])
     }))
 })
 
