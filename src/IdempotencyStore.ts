@@ -184,7 +184,7 @@ export class IdempotencyStore extends Context.Service<IdempotencyStore, {
   /** It certainly had no effect: the key may be used again. */
   readonly free: (key: Key, owner: string) => Effect.Effect<boolean, TurnStore.StoreError>
   /**
-   * What the owner has settled was to be undone: it was, and the key is free again; it was, and the key is not to be used again, for its
+   * What the owner has settled, or marked unknown, was to be undone: it was, and the key is free again; it was, and the key is not to be used again, for its
    * backend remembers it (`undone`); or that failed, and nobody knows what of it stands.
    */
   readonly undo: (
@@ -383,14 +383,17 @@ const make = (options: Options | undefined): Effect.Effect<IdempotencyStore["Ser
       markUnknown: (key, owner, note) =>
         write(key, owner, "reserved", () => ({ state: "unknown", leaseUntil: 0, body: bodyOf({ note }) })),
       free: (key, owner) => store.change(kind, idOf(key), { owner, state: "reserved" }, undefined),
-      undo: (key, owner, to, note) =>
-        to === "free"
-          ? store.change(kind, idOf(key), { owner, state: "applied" }, undefined)
-          : write(key, owner, "applied", (at) => ({
-            state: to,
-            expiresAt: to === "unknown" ? null : forgotten(at),
-            body: bodyOf({ note })
-          })),
+      undo: (key, owner, to, note) => {
+        const undo = (from: State) =>
+          to === "free"
+            ? store.change(kind, idOf(key), { owner, state: from }, undefined)
+            : write(key, owner, from, (at) => ({
+              state: to,
+              expiresAt: to === "unknown" ? null : forgotten(at),
+              body: bodyOf({ note })
+            }))
+        return Effect.flatMap(undo("applied"), (done) => done ? Effect.succeed(true) : undo("unknown"))
+      },
       list: (options) => {
         const { after, limit = 100, state, tenant } = options ?? {}
         const from = after === undefined ? undefined : idOf(after)

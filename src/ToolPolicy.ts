@@ -546,8 +546,29 @@ export const retry = <T extends Tool.Any & Retryable>(retry: Retry<Tool.Failure<
  *
  * **Details**
  *
+ * It is for turns with `siblings: Siblings.allOrNothing`. What took effect is undone when a call of its unit failed, or the turn was stopped:
+ * the last to end first, one after the other. A write that can be undone is not cut half-way in such a unit, also where it carries a key.
+ *
  * It is run like a write without a key: in its place after what conflicts with it, under a permit of the tool's backend, within the tool's
- * clocks, and never interrupted. What fails is told in the call's outcome.
+ * running clock, and never interrupted. A full line does not turn it away, and it has no waiting clock. What fails is told in the
+ * call's outcome: `undo` is `"done"`, with no effect left, or `"failed"`, with an unknown one. `TurnContext.CurrentCall` has no
+ * idempotency key in it: the key of the write is in `done`, and is not to be sent again as that of another request.
+ *
+ * **Example** (A booking and its cancellation)
+ *
+ * ```ts import.meta.vitest
+ * import { Effect, pipe, Schema } from "effect"
+ * import { Tool } from "effect/ai"
+ * import { ToolPolicy } from "effect-turn"
+ *
+ * const cancelBooking = (id: string) => Effect.log(`cancelled ${id}`)
+ * const BookHotel = pipe(
+ *   Tool.make("book_hotel", { parameters: Schema.Struct({ hotel: Schema.String }), success: Schema.String }),
+ *   ToolPolicy.write({ keys: ({ hotel }) => [`hotel:${hotel}`] }),
+ *   ToolPolicy.undo((_, { result }) => cancelBooking(result))
+ * )
+ * const canBeUndone = ToolPolicy.get(BookHotel).undo !== undefined // => true
+ * ```
  *
  * @category combinators
  * @since 0.1.0

@@ -157,7 +157,14 @@ export const layer = (options?: LayerOptions): Layer.Layer<Runtime> => {
 export interface Options<in O extends Outcome.Outcome<any> = Outcome.Outcome<any>> {
   /** The id of the turn. Default: a random one. */
   readonly turn?: string | undefined
-  /** What the failure of one call means for the others. Default: `Siblings.letFinish`. */
+  /**
+   * What the failure of one call means for the others. Default: `Siblings.letFinish`.
+   *
+   * With `Siblings.allOrNothing` what a unit's tools have done is undone when one of its calls fails or the turn is stopped, as far as the
+   * tools say how (`ToolPolicy.undo`): other writes stand, and reads keep their results. What took effect is answered when the last call
+   * of its unit has ended. Calls that were not run (held, invalid, unknown) are no failures, as for any policy; what has its answer when
+   * the turn is parked stands, whatever a resumed turn comes to.
+   */
   readonly siblings?: Siblings.Policy<O> | Siblings.AllOrNothing<O> | undefined
   /** Names the unit of a call: calls of one unit stand or fall together. Default: the whole turn is one unit. */
   readonly unit?: ((call: ToolCall.ToolCall, position: number) => string) | undefined

@@ -1,6 +1,21 @@
 /** Units of a turn that are all or nothing. */
 import { assert, describe, it } from "@effect/vitest"
-import { Backend, Outcome, Siblings, ToolCall, ToolPolicy, Turn, TurnContext, type TurnEvent } from "effect-turn"
+import {
+  Approval,
+  Backend,
+  IdempotencyStore,
+  Outcome,
+  Siblings,
+  ToolCall,
+  ToolPolicy,
+  Turn,
+  TurnContext,
+  TurnJournal,
+  TurnMiddleware,
+  TurnStore,
+  TurnTelemetry
+} from "effect-turn"
+import type { TurnError, TurnEvent } from "effect-turn"
 import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
 import * as Arbitrary from "effect/Arbitrary"
@@ -11,6 +26,7 @@ import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import { pipe } from "effect/Function"
 import * as Layer from "effect/Layer"
+import * as Metric from "effect/Metric"
 import * as CircuitBreaker from "effect/persistence/CircuitBreaker"
 import * as Schema from "effect/Schema"
 import * as TestClock from "effect/testing/TestClock"
@@ -98,6 +114,20 @@ const tools = {
   write: pipe(tool("write"), ToolPolicy.write(keyed), ToolPolicy.undo(undo)),
   post: pipe(tool("post"), ToolPolicy.write(keyed), ToolPolicy.on(Api), ToolPolicy.undo(undo)),
   put: pipe(tool("put"), ToolPolicy.write(keyed), ToolPolicy.forward(({ tag }) => `key:${tag}`), ToolPolicy.undo(undo)),
+  send: pipe(
+    tool("send"),
+    ToolPolicy.write(keyed),
+    ToolPolicy.forward(({ tag }) => `key:${tag}`),
+    ToolPolicy.on(Api),
+    ToolPolicy.undo(undo)
+  ),
+  again: pipe(
+    tool("again"),
+    ToolPolicy.write(keyed),
+    ToolPolicy.repeatable,
+    ToolPolicy.forward(({ tag }) => `key:${tag}`),
+    ToolPolicy.undo(undo)
+  ),
   place: pipe(
     tool("place"),
     ToolPolicy.write(keyed),
@@ -118,6 +148,8 @@ const toolkit = Toolkit.make(
   tools.write,
   tools.post,
   tools.put,
+  tools.send,
+  tools.again,
   tools.place,
   tools.stays,
   tools.read,
@@ -650,6 +682,359 @@ describe("R25: an undo is a write as any other", () => {
         log.forEach((one, i) => i === 0 || assert.isAtLeast(one.from, log[i - 1]!.to!))
       }
     }))
+})
+
+describe("R25: each undo is written down", () => {
+  const Buy = pipe(
+    Tool.make("buy", { parameters: Schema.Struct({ what: Schema.String }), success: Schema.String }),
+    ToolPolicy.write({ keys: () => [] })
+  )
+  const undoable = ToolPolicy.undo<typeof Buy, string, World>(({ what }) =>
+    step("undo", { tag: what }, 20, what.startsWith("stuck") ? "fail" : "ok")
+  )
+  const key = ({ what }: { readonly what: string }) => what
+  const Bad = pipe(Tool.make("bad"), ToolPolicy.read({ keys: () => [] }))
+
+  /** What the store and the journal say of the first call, while it is undone and afterwards. */
+  const told = (what: string, buy: typeof Buy) =>
+    Effect.gen(function*() {
+      const kit = Toolkit.make(undoable(buy), Bad)
+      const world = World.of({ log: [], standing: new Set(), ends: [], script: new Map() })
+      const layer = Layer.mergeAll(
+        Turn.layer(),
+        Layer.succeed(TurnContext.Tenant, "t"),
+        Layer.succeed(World, world),
+        kit.toLayer({
+          buy: () => Effect.as(Effect.sleep(5), "receipt"),
+          bad: () => Effect.delay(Effect.die("no"), 10)
+        }),
+        Layer.mergeAll(IdempotencyStore.layer({ digest: "text" }), TurnJournal.layer()).pipe(
+          Layer.provideMerge(TurnStore.layerMemory)
+        )
+      )
+      const calls = [ToolCall.make("1", "buy", { what }), ToolCall.make("2", "bad", {})]
+      return yield* drive(
+        Effect.gen(function*() {
+          const store = yield* IdempotencyStore.IdempotencyStore
+          const journal = yield* TurnJournal.TurnJournal
+          const states = Effect.gen(function*() {
+            const record = yield* store.lookUp({ tenant: "t", tool: "buy", key: what })
+            const [entry] = yield* journal.entries({ tenant: "t", turn: "one" })
+            const outcome = entry?._tag === "settled" ? entry.outcome : undefined
+            return [record?.state ?? "free", `${outcome?.status} ${outcome?.effect} ${outcome?.undo}`]
+          })
+          const running = yield* fork(Turn.run(kit, calls, { turn: "one", siblings: Siblings.allOrNothing }))
+          yield* Effect.sleep(7)
+          const before = yield* states
+          yield* Effect.sleep(10)
+          const during = yield* states
+          const outcomes = yield* Fiber.join(running)
+          const after = yield* states
+          const again = yield* Turn.run(kit, [calls[0]!])
+          return [before, during, short(outcomes)[0], after, words(again)[0]]
+        }).pipe(Effect.provide(layer))
+      )
+    })
+
+  const applied = (state: string) => [state, "ok applied undefined"]
+
+  it.effect("a key that was forwarded is used up: its backend would answer it from memory", () =>
+    Effect.gen(function*() {
+      assert.deepStrictEqual(yield* told("a", ToolPolicy.forward<typeof Buy>(key)(Buy)), [
+        applied("applied"),
+        // Whoever looks now, after a crash say, is not told that it stands, nor that it does not.
+        ["unknown", "cancelled unknown failed"],
+        "cancelled/by_sibling done (none)",
+        ["undone", "cancelled none done"],
+        "error/key_reused"
+      ])
+    }))
+
+  it.effect("a key of our own record is free again", () =>
+    Effect.gen(function*() {
+      assert.deepStrictEqual(yield* told("a", IdempotencyStore.record<typeof Buy>(key)(Buy) as any), [
+        applied("applied"),
+        ["unknown", "cancelled unknown failed"],
+        "cancelled/by_sibling done (none)",
+        ["free", "cancelled none done"],
+        "ok"
+      ])
+    }))
+
+  it.effect("what could not be undone is in doubt", () =>
+    Effect.gen(function*() {
+      assert.deepStrictEqual(yield* told("stuck", IdempotencyStore.record<typeof Buy>(key)(Buy) as any), [
+        applied("applied"),
+        ["unknown", "cancelled unknown failed"],
+        "cancelled/by_sibling failed (unknown)",
+        ["unknown", "cancelled unknown failed"],
+        "error/in_doubt"
+      ])
+    }))
+
+  it.effect("an undo that is not begun leaves its write in doubt too", () =>
+    Effect.gen(function*() {
+      const { layer, world } = lab({ bad: { ms: 20, end: "die" } }, {
+        concurrency: 2,
+        breaker: { tripPolicy: CircuitBreaker.consecutive(1), openDuration: "1 minute" }
+      })
+      const [outcomes, state] = yield* drive(
+        Effect.gen(function*() {
+          const outcomes = yield* Turn.run(toolkit, [call("send", "a"), call("post", "bad")], {
+            siblings: Siblings.allOrNothing
+          })
+          const store = yield* IdempotencyStore.IdempotencyStore
+          const entry = yield* store.lookUp({ tenant: "t", tool: "send", key: "key:a" })
+          return [outcomes, entry?.state] as const
+        }).pipe(
+          Effect.provide(
+            Layer.merge(
+              layer,
+              IdempotencyStore.layer({ digest: "text" }).pipe(Layer.provide(TurnStore.layerMemory))
+            )
+          )
+        )
+      )
+      assert.deepStrictEqual(short(outcomes), ["cancelled/by_sibling failed (unknown)", "error/defect"])
+      assert.deepStrictEqual([state, world.standing.has("a")], ["unknown", true])
+    }))
+
+  it.effect("given up on, and over later: that is written down too", () =>
+    Effect.gen(function*() {
+      const { layer } = lab({ a: { undo: 30_000 }, bad: { ms: 20, end: "fail" } })
+      const [outcome, states] = yield* drive(
+        Effect.gen(function*() {
+          const store = yield* IdempotencyStore.IdempotencyStore
+          const state = Effect.map(store.lookUp({ tenant: "t", tool: "put", key: "key:a" }), (entry) => entry?.state)
+          const outcomes = yield* Turn.run(toolkit, [call("put", "a"), call("read", "bad")], {
+            siblings: Siblings.allOrNothing,
+            grace: { writes: 100 }
+          })
+          const before = yield* state
+          yield* Effect.sleep(60_000)
+          return [short(outcomes)[0], [before, yield* state]] as const
+        }).pipe(
+          Effect.provide(
+            Layer.merge(
+              layer,
+              IdempotencyStore.layer({ digest: "text" }).pipe(Layer.provide(TurnStore.layerMemory))
+            )
+          )
+        )
+      )
+      assert.strictEqual(outcome, "cancelled/by_sibling failed (unknown)")
+      assert.deepStrictEqual(states, ["unknown", "undone"])
+    }))
+
+  it.effect("calls of one unit with the same key do not wait for their unit: one write, one answer", () =>
+    Effect.gen(function*() {
+      for (const late of [0, 5]) {
+        for (const end of ["ok", "fail"] as const) {
+          const { layer, note, undone, world, events } = lab({
+            a: { ms: 10 },
+            b: { ms: 10 },
+            slow: { ms: 50, end },
+            first: { ms: 1 }
+          })
+          const outcomes = yield* drive(
+            Turn.run(toolkit, [
+              call("again", "a", late === 0 ? [] : ["k"]),
+              call("read", "first", ["k"]),
+              ToolCall.make("same", "again", { tag: "a", k: late === 0 ? [] : ["k"] }),
+              ToolCall.make("other", "again", { tag: "a", k: ["z"] }),
+              call("read", "slow")
+            ], { siblings: Siblings.allOrNothing, onEvent: note }).pipe(
+              Effect.provide(
+                Layer.merge(
+                  layer,
+                  IdempotencyStore.layer({ digest: "text" }).pipe(Layer.provide(TurnStore.layerMemory))
+                )
+              )
+            )
+          )
+          const expected = end === "ok" ? "ok" : "cancelled/by_sibling done (none)"
+          assert.deepStrictEqual(short(outcomes), [
+            expected,
+            "ok",
+            expected,
+            "error/key_reused",
+            end === "ok" ? "ok" : "error/failed"
+          ])
+          assert.deepStrictEqual(outcomes[2]!.duplicateOf, { position: 0, id: "a" })
+          assert.deepStrictEqual(world.log.filter((one) => one.tag === "a" && one.what === "do").length, 1)
+          assert.deepStrictEqual(undone(), end === "ok" ? [] : ["a"])
+          assert.isBelow(events.at(-1)!.at - events[0]!.at, 100)
+        }
+      }
+    }))
+
+  it.effect("without a key, the journal alone", () =>
+    Effect.gen(function*() {
+      assert.deepStrictEqual(yield* told("a", Buy), [
+        applied("free"),
+        ["free", "cancelled unknown failed"],
+        "cancelled/by_sibling done (none)",
+        ["free", "cancelled none done"],
+        "ok"
+      ])
+    }))
+})
+
+describe("R25: beside what else a turn does", () => {
+  it.effect("middleware is around calls, not around their undos", () =>
+    Effect.gen(function*() {
+      const seen: Array<string> = []
+      const middleware = TurnMiddleware.make("watch", {
+        before: ({ tool }) =>
+          Effect.sync(() => {
+            seen.push(`before ${tool.name}`)
+            return undefined as any
+          }),
+        around: (handler, { tool }) => {
+          seen.push(`around ${tool.name}`)
+          return handler
+        }
+      })
+      const { outcomes, undone } = yield* turn(
+        { bad: { ms: 20, end: "fail" } },
+        [call("write", "a"), call("read", "bad")],
+        { middleware: [middleware], amounts: { calls: 2 } }
+      )
+      assert.deepStrictEqual(short(outcomes), ["cancelled/by_sibling done (none)", "error/failed"])
+      assert.deepStrictEqual(undone(), ["a"])
+      assert.deepStrictEqual(seen, ["before write", "around write", "before read", "around read"])
+    }))
+
+  it.effect("calls that come one by one: reads that fail early keep the writes of their unit from starting", () =>
+    Effect.gen(function*() {
+      for (const [ms, expected] of [[5, "cancelled/by_sibling"], [60, "cancelled/by_sibling done (none)"]] as const) {
+        const { layer, note, undone } = lab({ bad: { ms, end: "fail" } })
+        const outcomes = yield* drive(
+          Effect.gen(function*() {
+            const open = yield* Turn.open(toolkit, { siblings: Siblings.allOrNothing, onEvent: note })
+            yield* open.submit(call("read", "bad"))
+            yield* Effect.sleep(20)
+            yield* open.submit(call("write", "a", ["x"]))
+            yield* open.submit(call("write", "b", ["y"]))
+            yield* open.end()
+            return yield* open.await
+          }).pipe(Effect.provide(layer), Effect.scoped)
+        )
+        assert.deepStrictEqual(short(outcomes), ["error/failed", expected, expected])
+        assert.deepStrictEqual(undone(), ms === 5 ? [] : ["b", "a"])
+      }
+    }))
+
+  it.effect("inside a handler: the undo inherits what the handler holds, and waits for nobody who waits for it", () =>
+    Effect.gen(function*() {
+      const { layer, undone, world } = lab({ bad: { ms: 30, end: "fail" }, other: { ms: 5 } }, { concurrency: 1 })
+      const inner: Array<ReadonlyArray<string>> = []
+      const Outer = pipe(Tool.make("outer"), ToolPolicy.write({ keys: () => ["x"] }), ToolPolicy.on(Api))
+      const kit = Toolkit.make(Outer)
+      const outer = kit.toLayer(Effect.gen(function*() {
+        const context = yield* Effect.context<any>()
+        return {
+          outer: () =>
+            Turn.run(toolkit, [call("post", "a", ["x"]), call("read", "bad")], { siblings: Siblings.allOrNothing })
+              .pipe(
+                Effect.tap((outcomes) => Effect.sync(() => inner.push(short(outcomes)))),
+                Effect.asVoid,
+                Effect.orDie,
+                Effect.provideContext(context)
+              )
+        }
+      }) as any) as Layer.Layer<any>
+      const outcomes = yield* drive(
+        Effect.gen(function*() {
+          const first = yield* fork(Turn.run(kit, [ToolCall.make("o", "outer", {})]))
+          const second = yield* fork(Turn.run(toolkit, [call("post", "other", ["x"])]))
+          return [...(yield* Fiber.join(first)), ...(yield* Fiber.join(second))] as ReadonlyArray<Outcome.Outcome<any>>
+        }).pipe(Effect.provide(Layer.provideMerge(outer, layer))) as Effect.Effect<ReadonlyArray<Outcome.Outcome<any>>>
+      )
+      assert.deepStrictEqual(inner, [["cancelled/by_sibling done (none)", "error/failed"]])
+      assert.deepStrictEqual(short(outcomes), ["ok", "ok"])
+      assert.deepStrictEqual(undone(), ["a"])
+      assert.deepStrictEqual(world.log.map(({ from, tag, to, what }) => [what, tag, from, to]), [
+        ["do", "bad", 0, 30],
+        ["do", "a", 0, 10],
+        ["undo", "a", 30, 35],
+        ["do", "other", 35, 40]
+      ])
+    }))
+
+  it.effect("a turn that is parked: what was applied has its answer, and stands", () =>
+    Effect.gen(function*() {
+      const { layer, undone, world } = lab({ p: { end: "fail" } })
+      const [parked, resumed] = yield* drive(
+        Effect.gen(function*() {
+          const options = { siblings: Siblings.allOrNothing } as const
+          const first = yield* Turn.runOrPark(toolkit, [call("write", "a", ["x"]), call("pay", "p", ["y"])], options)
+          if (first._tag !== "Parked") throw new Error("expected a parked turn")
+          const second = yield* Turn.resume(toolkit, first.parked, {
+            ...options,
+            decisions: [{ position: 1, decision: Approval.approve() }]
+          })
+          return [first.outcomes, second.outcomes] as const
+        }).pipe(Effect.provide(layer))
+      )
+      assert.deepStrictEqual(short(parked), ["ok", "pending_approval"])
+      assert.deepStrictEqual(short(resumed), ["ok", "error/failed"])
+      assert.deepStrictEqual([undone(), [...world.standing]], [[], ["a"]])
+    }))
+
+  it.effect("two turns inside handlers whose undos want the same key: both are done", () =>
+    Effect.gen(function*() {
+      const { layer, undone } = lab({ bad1: { ms: 30, end: "fail" }, bad2: { ms: 30, end: "fail" } })
+      const inner: Array<ReadonlyArray<string>> = []
+      const kits = (["1", "2"] as const).map((n) => {
+        const Outer = pipe(Tool.make(`outer${n}`), ToolPolicy.write({ keys: () => [`own${n}`] }))
+        const kit = Toolkit.make(Outer)
+        const handlers = kit.toLayer(Effect.gen(function*() {
+          const context = yield* Effect.context<any>()
+          return {
+            [`outer${n}`]: () =>
+              Turn.run(toolkit, [call("write", `a${n}`, ["shared"]), call("read", `bad${n}`)], {
+                siblings: Siblings.allOrNothing
+              }).pipe(
+                Effect.tap((outcomes) => Effect.sync(() => inner.push(short(outcomes)))),
+                Effect.asVoid,
+                Effect.orDie,
+                Effect.provideContext(context)
+              )
+          }
+        }) as any) as Layer.Layer<any>
+        return { kit, handlers }
+      })
+      const both = Effect.all(kits.map(({ kit }, i) => Turn.run(kit, [ToolCall.make("o", `outer${i + 1}`, {})])), {
+        concurrency: "unbounded"
+      })
+      const handlers = Layer.mergeAll(kits[0]!.handlers, kits[1]!.handlers)
+      const outcomes = yield* drive(
+        Effect.provide(both, Layer.provideMerge(handlers, layer)) as Effect.Effect<any, TurnError.TurnError>
+      ) as Effect.Effect<ReadonlyArray<ReadonlyArray<Outcome.Outcome<any>>>, TurnError.TurnError>
+      assert.deepStrictEqual(outcomes.map(words), [["ok"], ["ok"]])
+      assert.deepStrictEqual(inner, [
+        ["cancelled/by_sibling done (none)", "error/failed"],
+        ["cancelled/by_sibling done (none)", "error/failed"]
+      ])
+      assert.sameMembers(undone(), ["a1", "a2"])
+    }))
+
+  it.effect("metrics: how long it ran is without the wait for its unit, and undos are counted", () =>
+    Effect.gen(function*() {
+      const record = yield* TurnTelemetry.recorder
+      yield* turn({ a: { ms: 10 }, b: { ms: 20, undoEnd: "fail" }, bad: { ms: 40, end: "fail" } }, [
+        call("write", "a"),
+        call("write", "b"),
+        call("read", "bad")
+      ], { onEvent: record })
+      const took = yield* Metric.value(Metric.withAttributes(TurnTelemetry.duration, { "gen_ai.tool.name": "write" }))
+      assert.deepStrictEqual([took.count, took.sum], [2, 0.03])
+      for (const failed of ["true", "false"]) {
+        const undos = Metric.withAttributes(TurnTelemetry.undos, { "gen_ai.tool.name": "write", failed })
+        assert.strictEqual((yield* Metric.value(undos)).count, 1)
+      }
+    }).pipe(Effect.provideService(Metric.MetricRegistry, new Map())))
 })
 
 interface Given extends Does {

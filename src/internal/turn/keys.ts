@@ -68,6 +68,15 @@ export class Keys {
     this.waiting.delete(id)
     for (const other of waiting) other.turn.step(() => other.looksAgain())
   }
+
+  /** Those of a group that wait for it look again, for its holder has taken effect. */
+  lookAgain(id: string, group: Run["group"]): void {
+    for (const other of this.waiting.get(id) ?? []) {
+      if (other.group !== group) continue
+      this.leave(id, other)
+      other.turn.step(() => other.looksAgain())
+    }
+  }
 }
 
 /** The key of a run. */
@@ -336,8 +345,11 @@ export const settle = (
   if (held.claim !== undefined) held.keys.leases.delete(held.claim)
   const done = () => {
     // What may still be undone is nothing that others should be told.
-    if (held.reserved && run.applied !== undefined) run.appliedKey = held
-    else held.keys.release(held.id, run)
+    if (held.reserved && run.applied !== undefined) {
+      run.appliedKey = held
+      // Those of its own unit are not to wait for the unit.
+      held.keys.lookAgain(held.id, run.group)
+    } else held.keys.release(held.id, run)
     then()
   }
   if (held.reserved) return helper(written(held, outcome), done)
@@ -355,6 +367,18 @@ export const stands = (run: Run): void => {
   held?.keys.release(held.id, run)
 }
 
+/** A write is about to be undone: until that is over nobody is told that it stands, or that it does not. */
+export const undoing = (run: Run, note: string): Effect.Effect<void> | undefined => {
+  const held = run.appliedKey
+  if (held === undefined) return undefined
+  const { key, keys: { store }, owner } = held
+  return told(
+    "the idempotency store",
+    "keep that a write is being undone",
+    () => Effect.retry(store.undo(key, owner, "unknown", note), Schedule.exponential(50))
+  )
+}
+
 /** A write was to be undone: what came of that is written down, then others may have its key. */
 export const undone = (run: Run, outcome: AnyOutcome): Effect.Effect<void> | undefined => {
   const held = run.appliedKey
@@ -367,6 +391,10 @@ export const undone = (run: Run, outcome: AnyOutcome): Effect.Effect<void> | und
       "keep what became of a write that was to be undone",
       () => Effect.retry(store.undo(key, owner, to, outcome.message), Schedule.exponential(50))
     ),
-    Effect.sync(() => stands(run))
+    // What an undo that was given up on comes to is still written down.
+    Effect.sync(() => held.keys.release(held.id, run))
   )
 }
+
+/** Whether a run would do once more what another one of its unit, which has taken effect, has done. */
+export const isSameWrite = (run: Run, { appliedKey }: Run): boolean => appliedKey?.digest === digestOf(run.taken)

@@ -674,9 +674,34 @@ export class TurnState implements TurnPlan.Nested {
       const message = "the call that it is part of has the same idempotency key, and waits for it"
       return this.conclude(run, Answers.refused(run, "deadlock", message))
     }
+    if (other.holder.appliedKey !== undefined && other.holder.group === run.group) {
+      return this.sharesKey(run, other.holder)
+    }
     run.awaited = other
     other.keys.wait(other.id, run)
     this.tellKeyAwaited(run)
+  }
+
+  /** Its unit waits for it, so it cannot wait for its unit: the same write has the same answer, another one has no right to the key. */
+  private sharesKey(run: Run, holder: Run): void {
+    if (!Keys.isSameWrite(run, holder)) {
+      return this.conclude(run, Answers.keyReused(run, "stands for a call with other arguments"))
+    }
+    for (const taken of this.takeAnswers(run)) {
+      this.bySlot[taken.position] = holder
+      ;(holder.twins ??= []).push(taken.position)
+      this.some.twins.set(taken.position, taken)
+    }
+    this.conclude(run, Answers.refused(run, "key_reused", ""))
+  }
+
+  /** The calls that a run was to answer, which it leaves to another one. */
+  private takeAnswers(run: Run): ReadonlyArray<Taken> {
+    const taken = (run.twins ?? []).map((position) => this.some.twins.get(position)!)
+    run.twins = undefined
+    if (!run.asks) return taken
+    run.asks = false
+    return [run.taken, ...taken]
   }
 
   /** Another process has the key: it is looked at again after a pause. */
@@ -726,7 +751,9 @@ export class TurnState implements TurnPlan.Nested {
     if (run.failed !== undefined) return this.beginAgain(run, run.failed)
     if (run.undoing !== undefined) {
       this.running++
-      return this.work(run, this.setting.timers.now(), undefined)
+      const { begins } = run.undoing
+      const work = () => this.work(run, this.setting.timers.now(), undefined)
+      return begins === undefined ? work() : this.before(run, begins, work)
     }
     const repeated = repeatedTooOften(this.setting, run.taken)
     if (repeated !== undefined) return this.conclude(run, Answers.refused(run, "over_limit", repeated))
@@ -1228,7 +1255,7 @@ export class TurnState implements TurnPlan.Nested {
     if (this.ancestors !== undefined) this.touch()
   }
 
-  /** What has taken effect gets its answer: its unit is decided. */
+  /** What has taken effect stands: its unit is decided. */
   answerApplied(run: Run, outcome: AnyOutcome): void {
     Keys.stands(run)
     this.answer(run, outcome)
@@ -1243,9 +1270,9 @@ export class TurnState implements TurnPlan.Nested {
       this.answer(of, answer)
       undoing.ended()
     }
-    const [first, second] = [Keys.undone(of, answer), Journal.amend(of, answer)]
-    if (first === undefined && second === undefined) return then()
-    this.helper(Effect.andThen(first ?? Effect.void, second ?? Effect.void), then)
+    const record = undoing.recorded(answer)
+    if (record === undefined) then()
+    else this.helper(record, then)
   }
 
   /** Fills the slots of a run: its own, and those of identical calls. */
@@ -1332,6 +1359,8 @@ export class TurnState implements TurnPlan.Nested {
       Effect.runForkWith(around.context)(effect).addObserver(done)
     }, () => {})
     const told = run.undoing === undefined ? outcome : run.undoing.answer(outcome)
+    const record = run.undoing?.recorded(told)
+    if (record !== undefined) Effect.runForkWith(around.context)(record)
     const event: TurnEvent.CallSettledLate = { ...this.ofCall(run), _tag: "CallSettledLate", outcome: told }
     this.emit(event)
     runtime.later(() => runtime.tellLate(event))

@@ -6,7 +6,9 @@
  * - N2: the places of all undos are taken when that is decided, in the reverse order of the ends; they are run in that order, one after the other.
  * - N3: an undo is run once, as a write without a key: nothing interrupts it, and beyond its clock and the grace of writes it goes to the
  *   supervisor.
- * - N4: what had not ended when it was given up on is none of the unit any more: its answer says that its effect is unknown.
+ * - N4: before an undo begins, the idempotency store and the journal are told that nobody knows whether the call stands; what the undo came to
+ *   is written down before the call has its answer.
+ * - N5: what had not ended when it was given up on is none of the unit any more: its answer says that its effect is unknown.
  */
 import type * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
@@ -16,6 +18,8 @@ import * as Siblings from "../../Siblings.ts"
 import type * as ToolPolicy from "../../ToolPolicy.ts"
 import * as Answers from "./answers.ts"
 import { causeText, Taken } from "./intake.ts"
+import * as Journal from "./journal.ts"
+import * as Keys from "./keys.ts"
 import { Run } from "./run.ts"
 import type { TurnState } from "./state.ts"
 import type { Runner, ToolEntry } from "./tool.ts"
@@ -69,6 +73,18 @@ export class Undoing {
     this.next = next
   }
 
+  /** Writes down that it begins. */
+  get begins(): Effect.Effect<void> | undefined {
+    const { of, why } = this
+    const open = Answers.notUndone(of.applied!.outcome!, why, "it was begun, and how it ended is not known")
+    return both(Keys.undoing(of, open.message), Journal.amend(of, open))
+  }
+
+  /** Writes down what it came to. */
+  recorded(answer: AnyOutcome): Effect.Effect<void> | undefined {
+    return both(Keys.undone(this.of, answer), Journal.amend(this.of, answer))
+  }
+
   /** What its work failed with. */
   failed(cause: Cause.Cause<unknown>): void {
     this.cause = cause
@@ -93,6 +109,9 @@ export class Undoing {
     this.next()
   }
 }
+
+const both = (a: Effect.Effect<void> | undefined, b: Effect.Effect<void> | undefined) =>
+  a === undefined ? b : b === undefined ? a : Effect.andThen(a, b)
 
 /** The undo of a tool, as a tool that writes and has no key: its failures are none of the tool's own. */
 const entryOf = (entry: ToolEntry): ToolEntry => {
