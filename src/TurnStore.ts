@@ -358,19 +358,24 @@ export const layerSql = (options?: SqlOptions): Layer.Layer<TurnStore, StoreErro
  * The file must not be on a network file system. Node.js from 22.16 has what is needed, and prints an `ExperimentalWarning` in some
  * versions; `node --disable-warning=ExperimentalWarning` turns it off.
  *
- * **Example** (A store in a file)
+ * **Example** (Keys in a file)
  *
  * ```ts import.meta.vitest
- * import { Effect } from "effect"
- * import { TurnStore } from "effect-turn"
+ * import { Effect, Layer } from "effect"
+ * import { IdempotencyStore, TurnStore } from "effect-turn"
  *
+ * const keys = IdempotencyStore.layer().pipe(
+ *   Layer.provide(TurnStore.layerSqlite({ filename: ":memory:" })) // "turns.db"
+ * )
  * const program = Effect.gen(function*() {
- *   const store = yield* TurnStore.TurnStore
- *   return yield* store.list({ kind: "note", limit: 10 })
+ *   const store = yield* IdempotencyStore.IdempotencyStore
+ *   const key = { tenant: "acme", tool: "book", key: "order-7" }
+ *   const one = yield* store.reserve(key, { digest: "[7]", owner: "one" })
+ *   const two = yield* store.reserve(key, { digest: "[7]", owner: "two" })
+ *   return [one._tag, two._tag]
  * })
  *
- * const rows = await Effect.runPromise(Effect.provide(program, TurnStore.layerSqlite({ filename: ":memory:" })))
- * expect(rows).toEqual([])
+ * const told = await Effect.runPromise(Effect.provide(program, keys)) // => ["Reserved", "Taken"]
  * ```
  *
  * @category layers

@@ -23,7 +23,7 @@ const budgets = {
   TurnJournal: 1_500,
   TurnMiddleware: 1_500,
   TurnPlan: 6_500,
-  TurnStore: 3_000,
+  TurnStore: 11_500,
   TurnTelemetry: 4_000,
   "testing/index": 77_500,
   "wire/index": 7_000

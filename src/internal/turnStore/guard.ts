@@ -28,6 +28,10 @@ export class Problem extends Error {
   override readonly name = "Problem"
 }
 
+/** What a store has answered, read by a function that throws where it cannot be read. */
+export const parsed = <A>(parse: () => A): Effect.Effect<A, Problem> =>
+  Effect.try({ try: parse, catch: (error) => error instanceof Problem ? error : new Problem(describe(error)) })
+
 /** Makes an error of the store. */
 export type Fail = (operation: StoreError["operation"], description: string, cause?: unknown) => StoreError
 
@@ -50,7 +54,7 @@ export const describe = (error: unknown): string => {
  * One step: it ends within its time, and an interruption waits for that, so that what it does comes before what follows. A step that
  * is late is left behind: its driver is told to give up, and nobody waits for it.
  */
-export const within = <A, R>(
+const within = <A, R>(
   step: Effect.Effect<A, unknown, R>,
   millis: number,
   operation: StoreError["operation"],

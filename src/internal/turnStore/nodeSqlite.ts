@@ -10,7 +10,7 @@ import type { Connection } from "effect/sql/SqlConnection"
 import * as SqlError from "effect/sql/SqlError"
 import * as Statement from "effect/sql/Statement"
 import * as Stream from "effect/Stream"
-import type { DatabaseSync, SQLInputValue, StatementSync } from "node:sqlite"
+import type * as NodeSqlite from "node:sqlite"
 import { describe, Problem } from "./guard.ts"
 import { persistent } from "./persistent.ts"
 
@@ -21,7 +21,7 @@ const busyMillis = 10
 const mostReady = 100
 
 /** An import would be seen by bundlers for browsers, which have no such module. */
-const sqlite = (): typeof import("node:sqlite") | undefined => {
+const sqlite = (): typeof NodeSqlite | undefined => {
   const { process } = globalThis as { readonly process?: Partial<NodeJS.Process> }
   return process?.getBuiltinModule?.("node:sqlite")
 }
@@ -35,9 +35,9 @@ const errorOf = (cause: unknown, operation: string): SqlError.SqlError => {
   })
 }
 
-const connect = (database: DatabaseSync): Connection => {
-  const ready = new Map<string, StatementSync>()
-  const prepared = (text: string): StatementSync => {
+const connect = (database: NodeSqlite.DatabaseSync): Connection => {
+  const ready = new Map<string, NodeSqlite.StatementSync>()
+  const prepared = (text: string): NodeSqlite.StatementSync => {
     let statement = ready.get(text)
     if (statement === undefined) {
       if (ready.size >= mostReady) ready.clear()
@@ -50,7 +50,7 @@ const connect = (database: DatabaseSync): Connection => {
     Effect.try({
       try: (): ReadonlyArray<any> | A => {
         const statement = prepared(text)
-        const inputs = values as ReadonlyArray<SQLInputValue>
+        const inputs = values as ReadonlyArray<NodeSqlite.SQLInputValue>
         if (statement.columns().length === 0) return ofDone(statement.run(...inputs))
         statement.setReturnArrays(arrays)
         return statement.all(...inputs)

@@ -9,7 +9,7 @@
 import * as Effect from "effect/Effect"
 import * as Redis from "effect/persistence/Redis"
 import type { Query, Row } from "../../TurnStore.ts"
-import { Problem, type Steps } from "./guard.ts"
+import { parsed, Problem, type Steps } from "./guard.ts"
 import { escape, unescape } from "./text.ts"
 
 /** What all scripts begin with. A row without its hash was evicted, or removed by hand: that is told, and is never "no row". */
@@ -164,8 +164,6 @@ const rowOf = (reply: unknown): Row => {
     body: text("body")
   }
 }
-
-const parsed = <A>(parse: () => A): Effect.Effect<A, unknown> => Effect.try({ try: parse, catch: (error) => error })
 
 /** A part of a key, in which a colon ends it. */
 const part = (text: string): string => escape(text).replace(/[%:]/g, encodeURIComponent)

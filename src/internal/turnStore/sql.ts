@@ -8,7 +8,7 @@ import * as Migrator from "effect/sql/Migrator"
 import * as SqlClient from "effect/sql/SqlClient"
 import type { Fragment } from "effect/sql/Statement"
 import type { Row } from "../../TurnStore.ts"
-import { Problem, type Steps } from "./guard.ts"
+import { parsed, Problem, type Steps } from "./guard.ts"
 import { persistent } from "./persistent.ts"
 import { escape, head, sha256, unescape } from "./text.ts"
 
@@ -164,11 +164,8 @@ export const make = (
     const all = sql.literal(columns)
     const statement = <A>(step: Effect.Effect<A, unknown>): Effect.Effect<A, unknown> =>
       alone(persistent(step, timeout * 0.9))
-    const read = (rows: ReadonlyArray<object>): Effect.Effect<ReadonlyArray<Row>, unknown> =>
-      Effect.try({
-        try: () => rows.map((row) => rowOf(row as Readonly<Record<string, unknown>>)),
-        catch: (error) => error
-      })
+    const read = (rows: ReadonlyArray<object>) =>
+      parsed(() => rows.map((row) => rowOf(row as Readonly<Record<string, unknown>>)))
 
     const get: Steps["get"] = (kind, id) =>
       Effect.gen(function*() {
