@@ -1,5 +1,16 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Approval, ParkedTurns, ToolPolicy, Turn, TurnContext, TurnError, TurnJournal, TurnStore } from "effect-turn"
+import {
+  Agent,
+  Approval,
+  ParkedTurns,
+  ToolPolicy,
+  Turn,
+  TurnContext,
+  TurnError,
+  TurnJournal,
+  TurnStore
+} from "effect-turn"
+import { FakeModel } from "effect-turn/testing"
 import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
 import * as Context from "effect/Context"
@@ -10,7 +21,7 @@ import { pipe } from "effect/Function"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
 import * as TestClock from "effect/testing/TestClock"
-import { type Book, call, drive, fork, lab, toolkit, words } from "./utils/kit.ts"
+import { type Book, call, drive, fork, lab, toolkit, tools, words } from "./utils/kit.ts"
 
 const calls = [call("read", "r", ["k"]), call("pay", "p", ["k"]), call("write", "w", ["k"])]
 const decisions = [{ position: 1, decision: Approval.approve() }]
@@ -123,7 +134,7 @@ describe("R10: a parked turn is kept", () => {
           () => Effect.result(Effect.provide(goOn(), process(database))),
           { concurrency: "unbounded" }
         ))
-        const [won] = all.filter((one) => one._tag === "Success")
+        const won = all.find((one) => one._tag === "Success")
         assert.deepStrictEqual(words(won!.success.outcomes), ["ok", "ok", "ok"])
         const lost = all.filter((one) => one._tag === "Failure").map((one: any) => one.failure.reason)
         assert.strictEqual(lost.length, 3)
@@ -257,6 +268,38 @@ describe("R10: a parked turn is kept", () => {
         const other = Effect.provide(goOn(), TurnContext.make({ tenant: "other" }))
         assert.strictEqual(yield* reasonOf(other), "not_parked")
         assert.strictEqual((yield* saved)!.state, "waiting")
+      }).pipe(Effect.provide(process(database)))
+    ))
+
+  it.effect("an agent that waits is kept under its own id, from step to step", () =>
+    inLab((book, database) =>
+      Effect.gen(function*() {
+        const pay = (tag: string) => FakeModel.calls([FakeModel.call(tools.pay, { tag, k: [] })])
+        const model = FakeModel.layer([pay("p"), pay("q"), FakeModel.text("Paid.")])
+        const options = { toolkit, approval: "park" } as const
+        const answers = Effect.gen(function*() {
+          const first = yield* Agent.run({ prompt: "pay", id: "a-1", ...options })
+          if (first.reason !== "pending_approval") throw new Error(first.reason)
+          yield* ParkedTurns.save(first.parked)
+          const goOn = Effect.provide(
+            ParkedTurns.resume("a-1", Agent.Parked, (parked) =>
+              Agent.resume(parked, { ...options, decisions: [{ position: 0, decision: Approval.approve() }] })),
+            process(database)
+          )
+          const second = yield* goOn
+          const turns = yield* ParkedTurns.ParkedTurns
+          assert.deepStrictEqual([second.reason, (yield* turns.get("a-1"))!.state], ["pending_approval", "waiting"])
+          const third = yield* goOn
+          assert.isUndefined(yield* turns.get("a-1"))
+          return [third.reason, third.text]
+        })
+        assert.deepStrictEqual(yield* drive(Effect.provide(answers, model)), ["final", "Paid."])
+        assert.deepStrictEqual(
+          book.runs.map(({ tag }) =>
+            tag
+          ),
+          ["p", "q"]
+        )
       }).pipe(Effect.provide(process(database)))
     ))
 })

@@ -23,7 +23,9 @@ export const onEveryStore = async (what: string, register: (place: Stores.Place)
   }
   for (const make of local) {
     const place = make()
-    describe(`${what} on ${place.name}`, () => on(place))
+    describe(`${what} on ${place.name}`, () => {
+      on(place)
+    })
   }
   for (const [name, make] of services) {
     await describeService(`${what} on ${name}`, name, (address) => on(make(address)))
