@@ -24,18 +24,18 @@ import type * as TurnEvent from "../../TurnEvent.ts"
 import * as TurnPlan from "../../TurnPlan.ts"
 import * as Answers from "./answers.ts"
 import { digestOf, type Verdict as Decided } from "./approvals.ts"
-import { repeatedTooOften } from "./checks.ts"
 import { progressing } from "./deadlock.ts"
 import { causeText, type Taken } from "./intake.ts"
 import * as Journal from "./journal.ts"
 import * as Keys from "./keys.ts"
 import { Lines } from "./lines.ts"
-import type { Middleware, Ready } from "./middleware.ts"
+import type { Middleware } from "./middleware.ts"
 import type { Online } from "./online.ts"
 import { Paths } from "./paths.ts"
-import { inTime, leavableStep, patience } from "./patience.ts"
+import { inTime, patience } from "./patience.ts"
 import { inAll, lastMoment, mayTryAgain, pauseOf, questionOf } from "./retry.ts"
 import { CallView, Run, type Setting } from "./run.ts"
+import { Starts } from "./starts.ts"
 import type { Handled, Runner } from "./tool.ts"
 import { type Undoing, Unit } from "./undo.ts"
 
@@ -53,7 +53,6 @@ const waitIsOver = (run: Run): void =>
     }
   })
 const helpersAreLate = (turn: TurnState): void => turn.step(() => turn.closeWithoutHelpers())
-const looksAgain = (run: Run): void => run.turn.step(() => run.looksAgain())
 const silenceIsOver = (run: Run): void => run.turn.step(() => run.turn.silent(run))
 const pauseIsOver = (run: Run): void => run.turn.step(() => run.turn.standsInLineAgain(run))
 
@@ -88,6 +87,7 @@ export class TurnState implements TurnPlan.Nested {
   readonly ancestors: ReadonlySet<Run> | undefined
   private readonly bySlot: Array<Run | undefined>
   private readonly group: Siblings.Group<AnyOutcome>
+  private readonly starts = new Starts(this)
   private rare: Rare | undefined = undefined
   private known: TurnContext.Identity | undefined = undefined
   open: number
@@ -424,7 +424,7 @@ export class TurnState implements TurnPlan.Nested {
   }
 
   /** A call was answered while it was asked about: where that has been registered by now, it is taken back. */
-  private tooLate(noted: Approval.Request | undefined): void {
+  tooLate(noted: Approval.Request | undefined): void {
     if (noted === undefined) return
     this.some.requests.set(noted.position, noted)
     this.withdrawRequests()
@@ -480,7 +480,7 @@ export class TurnState implements TurnPlan.Nested {
   }
 
   /** A call turns out to need approval: it is held, and later ones of the turn that conflict with it are deferred (rule R10). */
-  private hold(run: Run, request: Approval.Request | undefined): void {
+  hold(run: Run, request: Approval.Request | undefined): void {
     const { some } = this
     this.bySlot[run.position] = undefined
     if (request === undefined) some.requests.delete(run.position)
@@ -633,7 +633,9 @@ export class TurnState implements TurnPlan.Nested {
     ) return
     if (this.setting.emit !== undefined) run.readyAt = this.setting.timers.now()
     const pool = run.policy.backend === undefined ? undefined : this.poolOf(run)
-    if (Keys.isGuarded(run) && !this.mayHaveKey(run, pool !== undefined || this.lines?.limiter !== undefined)) return
+    if (Keys.isGuarded(run) && !this.starts.mayHaveKey(run, pool !== undefined || this.lines?.limiter !== undefined)) {
+      return
+    }
     if (pool === undefined && this.lines === undefined) return this.begin(run)
     const { held, tenant } = this.setting.around
     const lines = this.lines ??= new Lines(tenant, held, Infinity)
@@ -647,46 +649,8 @@ export class TurnState implements TurnPlan.Nested {
     this.turnedAway(run, refusal)
   }
 
-  /** Whether a run may go on to its permit, and then to its key. What has its answer already, or has to wait, needs no permit. */
-  private mayHaveKey(run: Run, limited: boolean): boolean {
-    if (run.held !== undefined) return true
-    const other = Keys.holderOf(run)
-    if (other !== undefined) {
-      this.awaitKey(run, other)
-      return false
-    }
-    // What stands before the start may change the arguments, and with them the key.
-    if (run.looked || !limited || this.setting.middleware?.hasBefore === true) return true
-    this.running++
-    this.before(run, Keys.look(run), (found: Keys.Found) => {
-      if (found._tag === "answer") return this.conclude(run, found.outcome)
-      this.waitAgain(run)
-      if (found._tag === "wait") return this.lookLater(run)
-      run.looked = true
-      run.becomesReady()
-    })
-    return false
-  }
-
-  /** Another run of this process has the key: its end is waited for, without a permit. */
-  private awaitKey(run: Run, other: NonNullable<ReturnType<typeof Keys.holderOf>>): void {
-    if (this.isAncestor(other.holder)) {
-      const message = "the call that it is part of has the same idempotency key, and waits for it"
-      return this.conclude(run, Answers.refused(run, "deadlock", message))
-    }
-    if (other.holder.appliedKey !== undefined && other.holder.group === run.group) {
-      return this.sharesKey(run, other.holder)
-    }
-    run.awaited = other
-    other.keys.wait(other.id, run)
-    this.tellKeyAwaited(run)
-  }
-
-  /** Its unit waits for it, so it cannot wait for its unit: the same write has the same answer, another one has no right to the key. */
-  private sharesKey(run: Run, holder: Run): void {
-    if (!Keys.isSameWrite(run, holder)) {
-      return this.conclude(run, Answers.keyReused(run, "stands for a call with other arguments"))
-    }
+  /** A run is answered as another one will be. */
+  joinRun(run: Run, holder: Run): void {
     for (const taken of this.takeAnswers(run)) {
       this.bySlot[taken.position] = holder
       ;(holder.twins ??= []).push(taken.position)
@@ -704,22 +668,8 @@ export class TurnState implements TurnPlan.Nested {
     return [run.taken, ...taken]
   }
 
-  /** Another process has the key: it is looked at again after a pause. */
-  private lookLater(run: Run): void {
-    const pause = Math.min(1_000, 50 * 2 ** run.lookedAt++)
-    this.setting.timers.set(pause, looksAgain, run)
-    this.tellKeyAwaited(run)
-    this.touch()
-  }
-
-  private tellKeyAwaited(run: Run): void {
-    if (run.waitedForKeys) return
-    run.waitedForKeys = true
-    this.event((base) => ({ ...base(run), _tag: "CallQueued", for: "keys", backend: run.runner.entry.backendName }))
-  }
-
   /** A run that was about to start waits again; what it had for its start goes back. */
-  private waitAgain(run: Run): void {
+  waitAgain(run: Run): void {
     run.phase = "waiting"
     this.running--
     this.givePermitBack(run)
@@ -745,149 +695,9 @@ export class TurnState implements TurnPlan.Nested {
     return (Context.get(run.runner.context as Context.Context<any>, key) as Backend.Backend).pool
   }
 
-  /** Keys and permit are there: the call is started, in one step (rule R21). */
+  /** Keys and permit are there: the call is started. */
   begin(run: Run): void {
-    if (run.phase !== "waiting") return this.release(run)
-    if (run.failed !== undefined) return this.beginAgain(run, run.failed)
-    if (run.undoing !== undefined) {
-      this.running++
-      const { begins } = run.undoing
-      const work = () => this.work(run, this.setting.timers.now(), undefined)
-      return begins === undefined ? work() : this.before(run, begins, work)
-    }
-    const repeated = repeatedTooOften(this.setting, run.taken)
-    if (repeated !== undefined) return this.conclude(run, Answers.refused(run, "over_limit", repeated))
-    this.running++
-    const { middleware } = this.setting
-    if (middleware === undefined || !middleware.hasBefore) return this.reserve(run)
-    this.before(run, middleware.before(run, this.setting.intake), (ready: Ready) => {
-      switch (ready._tag) {
-        case "ready":
-          run.taken = ready.taken
-          return this.reserve(run)
-        case "refused":
-          return this.conclude(run, ready.outcome)
-        case "ask":
-          return this.askAgain(run, ready.taken)
-      }
-    })
-  }
-
-  /** Does something that belongs to the start of a call. A stop or a clock that comes meanwhile leaves the call unstarted. */
-  private before<A>(
-    run: Run,
-    step: Effect.Effect<A, never, any>,
-    then: (value: A) => void,
-    stopped?: () => void
-  ): void {
-    run.phase = "running"
-    run.starting = true
-    let over = false
-    const fiber = this.helper(Effect.provide(step, this.contextOf(run)), (exit) => {
-      over = true
-      run.starting = false
-      run.fiber = undefined
-      if (run.isOver) {
-        this.conclude(run, unstarted(run))
-        return stopped?.()
-      }
-      if (Exit.isFailure(exit)) {
-        return this.conclude(run, Answers.brokenBefore(run, `a step before it broke: ${causeText(exit.cause)}`))
-      }
-      then(exit.value as A)
-    })
-    // A step that is over already may have begun the next one, which has a fiber of its own.
-    if (!over) run.fiber = fiber
-  }
-
-  /** A middleware has exchanged the arguments: what was approved is not what would run (rule R10). */
-  private askAgain(run: Run, taken: Taken): void {
-    const { deciders, intake } = this.setting
-    const hold = (taken: Taken, request: Approval.Request | undefined) => {
-      run.taken = taken
-      run.phase = "waiting"
-      this.running--
-      this.hold(run, request)
-    }
-    if (deciders.none) return hold(taken, undefined)
-    let noted: Approval.Request | undefined
-    const asking = deciders.ask(taken, this.identity(), intake, (request) => {
-      noted = request
-    })
-    const patient = leavableStep("an approval question", asking, this.setting.graceReads)
-    this.before(run, patient, (verdict: Decided) => {
-      switch (verdict._tag) {
-        case "held":
-          return hold(verdict.taken, verdict.request)
-        case "denied":
-          return this.conclude(run, Answers.denied(run, verdict.reason))
-        case "answered":
-          return this.conclude(run, Answers.answeredByHuman(run, verdict.result, verdict.encoded))
-        case "run":
-          if (!TurnPlan.covers(run.taken.keys, verdict.taken.keys)) {
-            return this.conclude(
-              run,
-              Answers.vetoed(run, "the edited arguments touch what the call does not hold: call again with them", true)
-            )
-          }
-          run.approved = { digest: digestOf(verdict.taken), note: verdict.note, waited: verdict.waited }
-          run.taken = verdict.taken
-          return this.reserve(run)
-      }
-    }, () => this.tooLate(noted))
-  }
-
-  /** The key is reserved, and the start is written down, where there is a store and a journal. */
-  private reserve(run: Run): void {
-    if (!Keys.isGuarded(run)) return this.enterJournal(run)
-    const other = Keys.holderOf(run)
-    if (other !== undefined) {
-      this.waitAgain(run)
-      return this.awaitKey(run, other)
-    }
-    const held = run.held = Keys.take(run)
-    this.before(run, Keys.reserve(run, held), (found: Keys.Found) => {
-      switch (found._tag) {
-        case "go":
-          Keys.keep(run, held)
-          return this.enterJournal(run)
-        case "answer":
-          return this.conclude(run, found.outcome)
-        case "wait":
-          run.held = undefined
-          held.keys.release(held.id, run)
-          this.waitAgain(run)
-          return this.lookLater(run)
-      }
-    })
-  }
-
-  /** The start is written down, where there is a journal. */
-  private enterJournal(run: Run): void {
-    if (this.setting.around.journal === undefined) return this.launch(run)
-    this.before(run, Journal.enter(run), (entered: Journal.Entered) => {
-      switch (entered._tag) {
-        case "go":
-          Journal.keep(run)
-          return this.launch(run)
-        case "answer":
-          return this.conclude(run, entered.outcome)
-        case "wait":
-          // What was reserved for it is given back first, so that it can be reserved again.
-          run.starting = true
-          return Keys.settle(
-            run,
-            Answers.refused(run, "store_unavailable", ""),
-            (effect, done) => this.helper(effect, done),
-            () => {
-              run.starting = false
-              if (run.isOver) return this.conclude(run, unstarted(run))
-              this.waitAgain(run)
-              this.lookLater(run)
-            }
-          )
-      }
-    })
+    this.starts.begin(run)
   }
 
   private owned: string | undefined = undefined
@@ -897,7 +707,7 @@ export class TurnState implements TurnPlan.Nested {
     return this.owned ??= TurnContext.newId("run", () => random.nextDoubleUnsafe())
   }
 
-  private launch(run: Run): void {
+  launch(run: Run): void {
     const { setting } = this
     const { middleware } = setting
     const { taken } = run
@@ -946,7 +756,7 @@ export class TurnState implements TurnPlan.Nested {
   }
 
   /** Starts the work of a run, and its clocks. */
-  private work(run: Run, now: number, middleware: Middleware | undefined): void {
+  work(run: Run, now: number, middleware: Middleware | undefined): void {
     const { policy, runner, taken } = run
     run.phase = "running"
     let effect: Effect.Effect<unknown, unknown, any>
@@ -973,7 +783,7 @@ export class TurnState implements TurnPlan.Nested {
   }
 
   /** What the work of a call finds in its context. */
-  private contextOf(run: Run): Context.Context<never> {
+  contextOf(run: Run): Context.Context<never> {
     const context = Context.add(run.runner.context, TurnContext.CurrentCall, new CallView(run))
     return run.permit === undefined || run.policy.backend === undefined
       ? context
@@ -1170,7 +980,7 @@ export class TurnState implements TurnPlan.Nested {
   }
 
   /** The next attempt may be made: where the last one may have had its effect, the tool may have to be asked first. */
-  private beginAgain(run: Run, outcome: AnyOutcome): void {
+  beginAgain(run: Run, outcome: AnyOutcome): void {
     this.running++
     const question = questionOf(run)
     if (question === undefined) return this.launch(run)
@@ -1308,7 +1118,7 @@ export class TurnState implements TurnPlan.Nested {
   }
 
   /** The work has really ended: keys and permit go back. */
-  private release(run: Run): void {
+  release(run: Run): void {
     const { node } = run
     this.givePermitBack(run)
     if (node !== undefined) {
@@ -1317,7 +1127,7 @@ export class TurnState implements TurnPlan.Nested {
     }
   }
 
-  private givePermitBack(run: Run): void {
+  givePermitBack(run: Run): void {
     const { permit } = run
     run.fiber = undefined
     if (permit === undefined) return
@@ -1636,12 +1446,6 @@ export class TurnState implements TurnPlan.Nested {
       ))
   }
 }
-
-/** What a run is answered that was refused, was stopped, or ran out of time, before its start. */
-const unstarted = (run: Run): AnyOutcome =>
-  run.refusal ?? (run.stopReason !== undefined
-    ? Answers.cancelledBeforeStart(run, run.stopReason)
-    : Answers.timedOut(run, run.expired!, run.policy))
 
 const verdictOf = (outcome: AnyOutcome): Siblings.Verdict<AnyOutcome> =>
   outcome.status === "ok"
