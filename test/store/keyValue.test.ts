@@ -182,83 +182,96 @@ it.effect("a lock that somebody has removed is written again, and one that lapse
 
 // Rows of which a part was written.
 
-/** Every way to leave a step: after so many writes and removals the process is gone, and what it was writing may be cut anywhere. */
-it.effect("W1: whoever is killed while it writes leaves the row as it was before the step, or as it is after", () =>
+type Run = (store: TurnStore.TurnStore["Service"]) => Effect.Effect<unknown, TurnStore.StoreError>
+
+/** A step of a process that is gone after so many writes and removals of rows; of the next one a part is done, where it can be. */
+const killed = (entries: Kv, run: Run, { part, writes }: { readonly writes: number; readonly part: number }) =>
+  Effect.gen(function*() {
+    let left = writes
+    const write = <E>(key: string, whole: Effect.Effect<void, E>, partly: Effect.Effect<void, E>) =>
+      Effect.suspend(() => {
+        if (!key.includes(".row.") || left-- > 0) return whole
+        return left === -1 ? Effect.andThen(partly, Effect.never) : Effect.never
+      })
+    const kv = otherProcess(entries, {
+      set: (key, value) =>
+        write(
+          key,
+          entries.set(key, value),
+          entries.set(key, value.slice(0, Math.floor(value.length * part)) as string)
+        ),
+      remove: (key) => write(key, entries.remove(key), part === 1 ? entries.remove(key) : Effect.void)
+    })
+    const scope = yield* Scope.make()
+    const store = yield* Scope.provide(open(kv, { timeout: 50 }), scope)
+    const fiber = yield* Effect.forkChild(Effect.exit(run(store)), { startImmediately: true })
+    yield* TestClock.adjust(50)
+    const exit = yield* Fiber.join(fiber)
+    yield* Effect.forkDetach(Scope.close(scope, Exit.void))
+    yield* TestClock.adjust("30 seconds")
+    // The next process would have waited until the lock has lapsed.
+    yield* entries.remove("effect-turn.lock")
+    return Exit.isFailure(exit)
+  })
+
+const allParts = [0, 0.02, 0.1, 0.5, 0.9, 0.999, 1]
+
+it.effect("W1: whoever is killed while it writes, again and again, leaves the row as it was before the step, or as it is after", () =>
   Effect.gen(function*() {
     const patch = { state: "applied", expiresAt: null, updatedAt: 2, body: '{"other":true}' }
-    const steps: ReadonlyArray<{
-      readonly before: ReadonlyArray<TurnStore.Patch | "insert">
-      readonly run: (store: TurnStore.TurnStore["Service"]) => Effect.Effect<unknown, TurnStore.StoreError>
-      readonly after: TurnStore.Row | undefined
-    }> = [
-      { before: [], run: (store) => store.insert(row), after: row },
-      { before: ["insert"], run: (store) => store.change("k", row.id, {}, patch), after: { ...row, ...patch } },
-      {
-        before: ["insert", { updatedAt: 1 }],
-        run: (store) => store.change("k", row.id, {}, patch),
-        after: { ...row, ...patch }
-      },
-      { before: ["insert"], run: (store) => store.change("k", row.id, {}, undefined), after: undefined },
-      { before: ["insert", { updatedAt: 1 }], run: (store) => store.expire(10), after: undefined }
+    const again = { state: "again", updatedAt: 3, body: '{"longer":"than before, and of another length"}' }
+    const steps: ReadonlyArray<{ readonly run: Run; readonly after: (was: TurnStore.Row | undefined) => unknown }> = [
+      { run: (store) => store.insert(row), after: (was) => was ?? row },
+      { run: (store) => store.change("k", row.id, {}, again), after: (was) => was && { ...was, ...again } },
+      { run: (store) => store.change("k", row.id, {}, undefined), after: () => undefined },
+      { run: (store) => store.expire(10), after: (was) => was?.expiresAt === null ? was : undefined }
+    ]
+    // How a first process has left it.
+    const befores: ReadonlyArray<
+      (kv: Kv) => Effect.Effect<unknown, TurnStore.StoreError | KeyValueStore.KeyValueStoreError, Scope.Scope>
+    > = [
+      () => Effect.void,
+      (kv) => Effect.scoped(Effect.flatMap(open(kv), (store) => store.insert(row))),
+      ...allParts.flatMap((part) =>
+        [0, 1].flatMap((writes) => [
+          (kv: Kv) => killed(kv, (store) => store.insert(row), { writes, part }),
+          (kv: Kv) =>
+            Effect.andThen(
+              Effect.scoped(Effect.flatMap(open(kv), (store) => store.insert(row))),
+              killed(kv, (store) => store.change("k", row.id, {}, patch), { writes, part })
+            )
+        ])
+      )
     ]
     let cuts = 0
-    for (const { after, before, run } of steps) {
-      for (let writes = 0; writes < 2; writes++) {
-        for (const part of [0, 0.02, 0.1, 0.5, 0.9, 0.999, 1]) {
-          // A second kill in the first step after it, as often as it takes.
-          const map = yield* newKv
-          yield* Effect.scoped(Effect.gen(function*() {
-            const store = yield* open(otherProcess(map))
-            for (const step of before) {
-              yield* step === "insert" ? store.insert(row) : store.change("k", row.id, {}, step)
-            }
-          }))
-          const killed = (allowed: number): Kv => {
-            let left = allowed
-            const write = (key: string, whole: Effect.Effect<void, any>, partly: Effect.Effect<void, any>) =>
-              Effect.suspend(() => {
-                if (!key.includes(".row.")) return whole
-                if (left-- > 0) return whole
-                return left === -1 ? Effect.andThen(partly, Effect.never) : Effect.never
-              })
-            return otherProcess(map, {
-              set: (key, value) =>
-                write(
-                  key,
-                  map.set(key, value),
-                  map.set(key, value.slice(0, Math.floor(value.length * part)) as string)
-                ),
-              remove: (key) => write(key, map.remove(key), part === 1 ? map.remove(key) : Effect.void)
-            })
+    for (const before of befores) {
+      for (const { after, run } of steps) {
+        for (const writes of [0, 1]) {
+          for (const part of [0, 0.1, 0.999, 1]) {
+            const entries = yield* newKv
+            yield* before(otherProcess(entries))
+            const was = yield* Effect.scoped(
+              Effect.flatMap(open(otherProcess(entries)), (store) => store.get("k", row.id))
+            )
+            if (yield* killed(entries, run, { writes, part })) cuts++
+            yield* Effect.scoped(Effect.gen(function*() {
+              const next = yield* open(otherProcess(entries))
+              const found = yield* next.get("k", row.id)
+              assert.deepInclude([was, after(was)], found, `${writes} writes and ${part}`)
+              assert.deepStrictEqual(yield* next.list({ kind: "k", limit: 9 }), found === undefined ? [] : [found])
+              // It stays so, and can be written as ever.
+              if (found === undefined) assert.isUndefined(yield* next.insert(row))
+              else assert.isTrue(yield* next.change("k", row.id, { state: found.state }, { state: "x", updatedAt: 9 }))
+              const then = { ...(found ?? row), ...(found === undefined ? {} : { state: "x", updatedAt: 9 }) }
+              assert.deepStrictEqual(yield* next.get("k", row.id), then)
+              assert.isTrue(yield* next.change("k", row.id, {}, undefined))
+              assert.isUndefined(yield* next.get("k", row.id))
+            }))
           }
-          const scope = yield* Scope.make()
-          const store = yield* Scope.provide(open(killed(writes), { timeout: 50 }), scope)
-          const stopped = yield* Effect.forkChild(Effect.flip(run(store)), { startImmediately: true })
-          yield* TestClock.adjust(50)
-          assert.include((yield* Fiber.join(stopped)).message, "no answer within 50 ms")
-          cuts++
-          // The next process, once the lock has lapsed.
-          yield* map.remove("effect-turn.lock")
-          yield* Effect.scoped(Effect.gen(function*() {
-            const next = yield* open(otherProcess(map))
-            const found = yield* next.get("k", row.id)
-            const was = before.length === 0 ? undefined : row
-            assert.deepInclude([was, after], found, `${writes} writes and ${part}`)
-            assert.deepStrictEqual(yield* next.list({ kind: "k", limit: 9 }), found === undefined ? [] : [found])
-            // It stays so, and can be written as ever.
-            if (found === undefined) assert.isUndefined(yield* next.insert(row))
-            else assert.isTrue(yield* next.change("k", row.id, { state: found.state }, { state: "x", updatedAt: 9 }))
-            const then = { ...(found ?? row), ...(found === undefined ? {} : { state: "x", updatedAt: 9 }) }
-            assert.deepStrictEqual(yield* next.get("k", row.id), then)
-            assert.isTrue(yield* next.change("k", row.id, {}, undefined))
-            assert.isUndefined(yield* next.get("k", row.id))
-          }))
-          yield* Effect.forkDetach(Scope.close(scope, Exit.void))
-          yield* TestClock.adjust("30 seconds")
         }
       }
     }
-    assert.strictEqual(cuts, 70)
+    assert.isAbove(cuts, 500)
   }))
 
 it.live("W2: a row of which nothing can be read is an error that names it, wherever its files are cut; one file is enough", () =>
