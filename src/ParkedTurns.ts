@@ -196,7 +196,7 @@ export const save = (
  *   Effect.provide(Layer.mergeAll(handlers, Turn.layer(), ParkedTurns.layerMemory)),
  *   Effect.provide(TurnContext.make({ tenant: "north" }))
  * )
- * const statuses = Effect.runPromise(program) // => ["ok"]
+ * const statuses = await Effect.runPromise(program) // => ["ok"]
  * ```
  *
  * @category running

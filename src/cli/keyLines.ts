@@ -20,7 +20,7 @@ const colourOf = (state: IdempotencyStore.State, paint: Paint) =>
   state === "unknown" ? paint.bad : state === "reserved" ? paint.held : paint.ok
 
 /** A time that a person reads at a glance. */
-export const age = (millis: number): string => {
+const age = (millis: number): string => {
   const seconds = Math.max(0, Math.round(millis / 1000))
   if (seconds < 120) return `${seconds} s`
   if (seconds < 7_200) return `${Math.round(seconds / 60)} min`

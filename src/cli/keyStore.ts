@@ -37,13 +37,7 @@ export const open = (flags: Flags): Effect.Effect<Opened, Misuse, FileSystem.Fil
         References.MinimumLogLevel,
         "Error"
       ),
-      (error) =>
-        error instanceof Misuse ? error : new Misuse({
-          what: `cannot open the store ${name}`,
-          expected: "a store that answers, with the rights to read and write it",
-          received: reasonOf(error),
-          advice: "check that it is up, and what --store says"
-        })
+      (error) => error instanceof Misuse ? error : unopened(name, error)
     )
     return { name, keys: yield* Effect.provide(IdempotencyStore.IdempotencyStore, context) }
   })
@@ -105,8 +99,18 @@ const defaultTable = "effect_turn_rows"
 
 /** What is thrown here, such as a bad name of a table, is told as a store that cannot be opened. */
 const layered = <R>(
+  name: string,
   make: () => Layer.Layer<TurnStore.TurnStore, unknown, R>
-): Layer.Layer<TurnStore.TurnStore, unknown, R> => Layer.unwrap(Effect.try({ try: make, catch: (error) => error }))
+): Layer.Layer<TurnStore.TurnStore, unknown, R> =>
+  Layer.unwrap(Effect.try({ try: make, catch: (error) => unopened(name, error) }))
+
+const unopened = (name: string, error: unknown): Misuse =>
+  new Misuse({
+    what: `cannot open the store ${name}`,
+    expected: "a store that answers, with the rights to read and write it",
+    received: reasonOf(error),
+    advice: "check that it is up, and what --store says"
+  })
 
 /** What a driver says, which may be deep below what its layer says. */
 const reasonOf = (error: unknown): string => {
@@ -152,7 +156,7 @@ const sqlite = ({ store, table }: Flags, name: string): Effect.Effect<Keys, Misu
         })
     })
     if (!known) return yield* isThere("the path", asked, name)
-    return layered(() => TurnStore.layerSqlite({ filename, table: asked }))
+    return layered(name, () => TurnStore.layerSqlite({ filename, table: asked }))
   })
 
 const postgres = ({ store, table }: Flags, name: string): Effect.Effect<Keys, Misuse> =>
@@ -168,7 +172,7 @@ const postgres = ({ store, table }: Flags, name: string): Effect.Effect<Keys, Mi
     return Layer.unwrap(
       Effect.as(
         Effect.flatMap(known, ([row]) => row?.known === true ? Effect.void : isThere("the database", asked, name)),
-        layered(() => TurnStore.layerSql({ table: asked }))
+        layered(name, () => TurnStore.layerSql({ table: asked }))
       )
     ).pipe(Layer.provide(client))
   })
@@ -177,12 +181,11 @@ const redis = ({ prefix, store }: Flags, name: string): Effect.Effect<Keys, Misu
   Effect.map(
     driver("redis", () => import("@effect/platform-node/NodeRedis"), name),
     (NodeRedis) =>
-      layered(() =>
+      layered(name, () =>
         Layer.provide(
           TurnStore.layerRedis(Option.isSome(prefix) ? { prefix: prefix.value } : undefined),
           NodeRedis.layer({ url: store, disableOfflineQueue: true })
-        )
-      )
+        ))
   )
 
 /** Loads a driver, or says what to install. */

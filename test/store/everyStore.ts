@@ -16,7 +16,7 @@ const services: ReadonlyArray<readonly ["PostgreSQL" | "Redis", (address: Addres
 ]
 
 /** Does something on every store, each of which is an empty place that is cleared away in the end. To be awaited. */
-export const onEveryStore = async (what: string, register: (place: Stores.Place) => void): Promise<void> => {
+const onEveryStore = async (what: string, register: (place: Stores.Place) => void): Promise<void> => {
   const on = (place: Stores.Place) => {
     afterAll(() => place.clear())
     register(place)
