@@ -149,7 +149,7 @@ export class NotInDoubt extends Schema.TaggedError<NotInDoubt>()("NotInDoubt", {
  *   it, when `again` is said;
  * - a record whose lease is over is `unknown` to everybody but its owner, who may still settle it;
  * - `settle`, `markUnknown` and `free` do something only for the owner that has reserved the key; the first of them stands;
- * - what is unknown stays so until somebody says what became of it;
+ * - what is unknown stays so until somebody says what became of it: an owner that has taken it over, and frees it, has not;
  * - each step is atomic: interrupted or failed, it was done whole or not at all.
  *
  * @category services
@@ -169,6 +169,8 @@ export class IdempotencyStore extends Context.Service<IdempotencyStore, {
       readonly owner: string
       /** Takes over what is unknown: it is to be run again. */
       readonly again?: boolean | undefined
+      /** With `again`: somebody knows that what is taken over did not take effect. */
+      readonly notApplied?: boolean | undefined
     }
   ) => Effect.Effect<Reservation, TurnStore.StoreError>
   /** What `reserve` would find; undefined where the key is free. */
@@ -181,7 +183,10 @@ export class IdempotencyStore extends Context.Service<IdempotencyStore, {
   /** The write took effect. False where the owner has it no more, and it is settled otherwise. */
   readonly settle: (key: Key, owner: string, outcome: Outcome.Encoded) => Effect.Effect<boolean, TurnStore.StoreError>
   readonly markUnknown: (key: Key, owner: string, note: string) => Effect.Effect<boolean, TurnStore.StoreError>
-  /** It certainly had no effect: the key may be used again. */
+  /**
+   * This owner's run certainly had no effect: the key may be used again. What was unknown when it was reserved is unknown again, unless that
+   * was known to be not applied.
+   */
   readonly free: (key: Key, owner: string) => Effect.Effect<boolean, TurnStore.StoreError>
   /**
    * What the owner has settled, or marked unknown, was to be undone: it was, and the key is free again; it was, and the key is not to be used again, for its
@@ -251,18 +256,24 @@ const decodeBody = Schema.decodeUnknownEffect(Body)
 
 const isState = Schema.is(State)
 
+/** The state of a row that was unknown before its owner reserved it: to everybody else it is reserved. */
+const takenOver = "taken over"
+
+const unknown = (note: string) => ({ state: "unknown", leaseUntil: 0, body: bodyOf({ note }) })
+
 /** The record in a row, as it is now: whoever was silent for too long has lost it. */
 const entryOf = (row: TurnStore.Row, now: number): Effect.Effect<Entry, TurnStore.StoreError> =>
   Effect.mapError(
     Effect.gen(function*() {
       const [tenant, conversation, tool, key] = yield* decodeId(row.id)
       const body = yield* decodeBody(row.body)
-      if (!isState(row.state)) return yield* Effect.fail(undefined)
-      const lost = row.state === "reserved" && row.leaseUntil <= now
+      const state = row.state === takenOver ? "reserved" : row.state
+      if (!isState(state)) return yield* Effect.fail(undefined)
+      const lost = state === "reserved" && row.leaseUntil <= now
       const note = lost ? "whoever ran it was not heard of again" : body.note
       return {
         key: { tenant, ...(conversation === null ? undefined : { conversation }), tool, key },
-        state: lost ? "unknown" : row.state,
+        state: lost ? "unknown" : state,
         digest: row.digest,
         owner: row.owner,
         leaseUntil: row.leaseUntil,
@@ -327,7 +338,7 @@ const make = (options: Options | undefined): Effect.Effect<IdempotencyStore["Ser
     const inTheWay = (entry: Entry, digest: string) =>
       ({ _tag: entry.digest === digest ? "Taken" : "Reused", entry }) as const
 
-    const reserve: IdempotencyStore["Service"]["reserve"] = (key, { again, digest: text, owner }) =>
+    const reserve: IdempotencyStore["Service"]["reserve"] = (key, { again, digest: text, notApplied, owner }) =>
       Effect.gen(function*() {
         const digest = yield* digestOf(text)
         const body = bodyOf({})
@@ -348,7 +359,10 @@ const make = (options: Options | undefined): Effect.Effect<IdempotencyStore["Ser
           const entry = yield* entryOf(row, at)
           if (entry.digest !== digest || entry.state !== "unknown" || again !== true) return inTheWay(entry, digest)
           const seen = { state: row.state, owner: row.owner, leaseUntil: row.leaseUntil }
-          if (yield* store.change(kind, id, seen, claim)) return { _tag: "Reserved", again: true } as const
+          const state = notApplied === true ? "reserved" : takenOver
+          if (yield* store.change(kind, id, seen, { ...claim, state })) {
+            return { _tag: "Reserved", again: true } as const
+          }
         }
         return yield* new TurnStore.StoreError({
           store: "the idempotency store",
@@ -359,8 +373,17 @@ const make = (options: Options | undefined): Effect.Effect<IdempotencyStore["Ser
 
     const forgotten = (at: number) => (keep === Infinity ? null : at + keep)
 
-    /** One step; a late word of an owner counts as long as nobody else has said anything. */
-    const write = (key: Key, owner: string, from: State, to: (at: number) => Omit<TurnStore.Patch, "updatedAt">) =>
+    /** A late word of an owner counts as long as nobody else has said anything. */
+    const reserved = (step: (state: State | typeof takenOver) => Effect.Effect<boolean, TurnStore.StoreError>) =>
+      Effect.flatMap(step("reserved"), (done) => done ? Effect.succeed(true) : step(takenOver))
+
+    /** One step. */
+    const write = (
+      key: Key,
+      owner: string,
+      from: State | typeof takenOver,
+      to: (at: number) => Omit<TurnStore.Patch, "updatedAt">
+    ) =>
       Effect.flatMap(now, (at) => store.change(kind, idOf(key), { owner, state: from }, { ...to(at), updatedAt: at }))
 
     return IdempotencyStore.of({
@@ -372,17 +395,23 @@ const make = (options: Options | undefined): Effect.Effect<IdempotencyStore["Ser
           entry === undefined
             ? Effect.succeed(undefined)
             : Effect.map(digestOf(text), (digest) => inTheWay(entry, digest))),
-      renew: (key, owner) => write(key, owner, "reserved", (at) => ({ leaseUntil: at + lease })),
+      renew: (key, owner) => reserved((from) => write(key, owner, from, (at) => ({ leaseUntil: at + lease }))),
       settle: (key, owner, outcome) =>
-        write(key, owner, "reserved", (at) => ({
-          state: "applied",
-          leaseUntil: 0,
-          expiresAt: forgotten(at),
-          body: bodyOf(kept(outcome, maxResult))
-        })),
-      markUnknown: (key, owner, note) =>
-        write(key, owner, "reserved", () => ({ state: "unknown", leaseUntil: 0, body: bodyOf({ note }) })),
-      free: (key, owner) => store.change(kind, idOf(key), { owner, state: "reserved" }, undefined),
+        reserved((from) =>
+          write(key, owner, from, (at) => ({
+            state: "applied",
+            leaseUntil: 0,
+            expiresAt: forgotten(at),
+            body: bodyOf(kept(outcome, maxResult))
+          }))
+        ),
+      markUnknown: (key, owner, note) => reserved((from) => write(key, owner, from, () => unknown(note))),
+      free: (key, owner) =>
+        reserved((from) =>
+          from === takenOver
+            ? write(key, owner, from, () => unknown("an earlier run may have done it"))
+            : store.change(kind, idOf(key), { owner, state: from }, undefined)
+        ),
       undo: (key, owner, to, note) => {
         const undo = (from: State) =>
           to === "free"
@@ -413,13 +442,16 @@ const make = (options: Options | undefined): Effect.Effect<IdempotencyStore["Ser
               }
             })
           if (!(limit >= 1)) return Effect.succeed([])
-          if (state !== "unknown") return some(state, from, limit)
-          // What has been lost is unknown, and its row says reserved still. The two have an order of their own, which is not the store's:
-          // all of them are read, since there are few.
+          if (state !== "unknown" && state !== "reserved") return some(state, from, limit)
+          // What has been lost is unknown, and its row says reserved still. Rows of several states have an order together which is not the
+          // store's: all of them are read, since there are few.
           return Effect.map(
-            Effect.all([some("unknown", undefined, Infinity), some("reserved", undefined, Infinity)]),
-            (both) =>
-              both.flat().filter((entry) => from === undefined || idOf(entry.key) > from).sort((a, b) =>
+            Effect.forEach(
+              ["reserved", takenOver, ...(state === "unknown" ? ["unknown"] : [])],
+              (rowState) => some(rowState, undefined, Infinity)
+            ),
+            (all) =>
+              all.flat().filter((entry) => from === undefined || idOf(entry.key) > from).sort((a, b) =>
                 idOf(a.key) < idOf(b.key) ? -1 : 1
               ).slice(0, limit)
           )

@@ -33,8 +33,15 @@ const ok = (result: unknown = { paid: 30 }): Outcome.Encoded => ({
   result
 })
 
-const reserve = (store: Service, key: Key, owner: string, digest = "d", again?: boolean) =>
-  Effect.map(store.reserve(key, { owner, digest, again }), (one) =>
+const reserve = (
+  store: Service,
+  key: Key,
+  owner: string,
+  digest = "d",
+  again?: boolean,
+  notApplied?: boolean
+) =>
+  Effect.map(store.reserve(key, { owner, digest, again, notApplied }), (one) =>
     one._tag === "Reserved" ? one : {
       _tag: one._tag,
       state: one.entry.state
@@ -424,6 +431,8 @@ interface Plain {
   digest: string
   until: number
   result: unknown
+  /** It was unknown when its owner took it over. */
+  doubtful: boolean
 }
 
 const asThePlainRules = (store: Service, seed: number) =>
@@ -446,6 +455,7 @@ const asThePlainRules = (store: Service, seed: number) =>
         "reserve",
         "again",
         "again",
+        "not applied",
         "settle",
         "unknown",
         "free",
@@ -459,19 +469,26 @@ const asThePlainRules = (store: Service, seed: number) =>
       const at = `seed ${seed}, step ${step}: ${what} by ${owner}`
       switch (what) {
         case "reserve":
+        case "not applied":
         case "again": {
+          const over = what !== "reserve"
           const digest = pick(["d", "d", "d", "e"])
           const state = known()
           const expected = plain === undefined
             ? reserved()
             : plain.digest !== digest
             ? { _tag: "Reused", state }
-            : state === "unknown" && what === "again"
+            : state === "unknown" && over
             ? reserved(true)
             : { _tag: "Taken", state }
-          assert.deepStrictEqual(yield* reserve(store, key, owner, digest, what === "again"), expected as any, at)
+          assert.deepStrictEqual(
+            yield* reserve(store, key, owner, digest, over, what === "not applied"),
+            expected as any,
+            at
+          )
           if (expected._tag === "Reserved") {
-            plain = { state: "reserved", owner, digest, until: now + lease, result: undefined }
+            const doubtful = what === "again" && plain !== undefined
+            plain = { state: "reserved", owner, digest, until: now + lease, result: undefined, doubtful }
           }
           break
         }
@@ -490,7 +507,7 @@ const asThePlainRules = (store: Service, seed: number) =>
         case "free": {
           const does = own(owner, "reserved")
           assert.strictEqual(yield* store.free(key, owner), does, at)
-          if (does) plain = undefined
+          if (does) plain = plain!.doubtful ? { ...plain!, state: "unknown" } : undefined
           break
         }
         case "renew": {

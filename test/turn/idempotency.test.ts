@@ -667,3 +667,48 @@ describe("R23, R25: a key whose write is undone", () => {
       assert.deepInclude(yield* ended(other), { status: "ok", replayed: true })
     }))
 })
+
+describe("R3, R23: a doubt is not lost by an attempt to end it", () => {
+  it.effect("a stop after the key was taken over leaves it in doubt", () =>
+    Effect.gen(function*() {
+      for (const name of ["forward", "verify"] as const) {
+        const ledger = new Ledger()
+        const rows = yield* rowsOf
+        let lag = 0
+        const { one, store } = yield* processOf(ledger, slow(rows, (_, go) => lag === 0 ? go : Effect.delay(go, lag)))
+        ledger.does = ["fails after"]
+        yield* drive(one(name, ab))
+        assert.deepStrictEqual(yield* states(store), ["a unknown"])
+        lag = 100
+        for (const at of [50, 150]) {
+          const outcome = yield* drive(one(name, ab, { cancelOn: Effect.sleep(at) }))
+          assert.isFalse(outcome.started, `${name} at ${at}`)
+          lag = 0
+          assert.deepStrictEqual(yield* states(store), ["a unknown"], `${name} at ${at}`)
+          lag = 100
+        }
+      }
+    }))
+
+  it.effect("forward: a no to the second request says nothing of the first", () =>
+    Effect.gen(function*() {
+      const { ledger, one, store } = yield* setUp()
+      ledger.does = ["fails after", "declines", "pays"]
+      yield* drive(one("forward", ab))
+      const second = yield* drive(one("forward", ab))
+      assert.deepInclude(second, { code: "failed", started: true, effect: "unknown", retryable: true })
+      assert.isUndefined(second.attempts)
+      assert.deepStrictEqual(yield* states(store), ["a unknown"])
+      assert.deepInclude(yield* drive(one("forward", ab)), { status: "ok", effect: "applied" })
+    }))
+
+  it.effect("verify: what was certainly not done is free again after a no", () =>
+    Effect.gen(function*() {
+      const { ledger, one, store } = yield* setUp()
+      ledger.does = ["fails before", "declines"]
+      yield* drive(one("verify", ab))
+      ledger.verdict = IdempotencyStore.notApplied
+      assert.deepInclude(yield* drive(one("verify", ab)), { code: "failed", effect: "none" })
+      assert.deepStrictEqual(yield* states(store), [])
+    }))
+})

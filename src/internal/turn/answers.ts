@@ -323,10 +323,11 @@ export const afterAttempts = (
   inDoubt: boolean,
   policy: ToolPolicy.ToolPolicy
 ): Any => {
-  if (!inDoubt || of.effect !== "none") return { ...of, attempts }
+  const counted = attempts < 2 ? undefined : { attempts }
+  if (!inDoubt || of.effect !== "none") return { ...of, ...counted }
   const retryable = of.retryable && safe(asked, policy)
   const message = `${of.message}; an earlier attempt may have done it: ${unknownEffect(policy, retryable)}`
-  return { ...of, attempts, effect: "unknown", retryable, message }
+  return { ...of, ...counted, effect: "unknown", retryable, message }
 }
 
 export const cancelled = (asked: Asked, stop: StopReason | undefined, policy: ToolPolicy.ToolPolicy): Any => {

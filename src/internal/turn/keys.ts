@@ -171,12 +171,14 @@ export const reserve = (run: Run, held: HeldKey): Effect.Effect<Found, never, an
   const { store } = held.keys
   const { mode } = run.policy.idempotency!
   const { digest, key, owner } = held
-  const attempt = (again: boolean): Effect.Effect<Found, TurnStore.StoreError, any> =>
+  const attempt = (again: boolean, notApplied: boolean): Effect.Effect<Found, TurnStore.StoreError, any> =>
     Effect.flatMap(
-      store.reserve(key, { digest, owner, again }),
+      store.reserve(key, { digest, owner, again, notApplied }),
       (found): Effect.Effect<Found, TurnStore.StoreError, any> => {
         if (found._tag === "Reserved") {
           held.reserved = true
+          // What an earlier run may have done stays in doubt, whatever this one says of itself.
+          run.inDoubt = found.again && !notApplied
           return Effect.succeed(go)
         }
         if (found._tag === "Reused" || found.entry.state !== "unknown" || mode !== "verify") return inTheWay(run, found)
@@ -185,9 +187,9 @@ export const reserve = (run: Run, held: HeldKey): Effect.Effect<Found, never, an
             case "NotKnown":
               return inTheWay(run, found)
             case "NotApplied":
-              return attempt(true)
+              return attempt(true, true)
             case "Applied":
-              return Effect.flatMap(attempt(true), (taken) =>
+              return Effect.flatMap(attempt(true, false), (taken) =>
                 taken._tag === "go"
                   ? Effect.map(applied(run, verdict.result), (outcome): Found => ({
                     _tag: "answer",
@@ -207,7 +209,7 @@ export const reserve = (run: Run, held: HeldKey): Effect.Effect<Found, never, an
     )
   return Effect.suspend(() => {
     held.doubtful = true
-    return Siblings.leavable(attempt(mode === "forward"), run.turn.setting.graceReads, late)
+    return Siblings.leavable(attempt(mode === "forward", false), run.turn.setting.graceReads, late)
   }).pipe(
     Effect.tap(() =>
       Effect.sync(() => {

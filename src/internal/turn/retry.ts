@@ -32,7 +32,7 @@ export type Pauses = (now: number, failure: unknown) => Pull.Pull<[unknown, Dura
 
 /** The end of an attempt as the end of its call: with the number of attempts, and with what is in doubt of those before. */
 export const inAll = (run: Run, outcome: AnyOutcome): AnyOutcome =>
-  run.attempt < 2 ? outcome : Answers.afterAttempts(run, outcome, run.attempt, run.inDoubt, run.policy)
+  run.attempt < 2 && !run.inDoubt ? outcome : Answers.afterAttempts(run, outcome, run.attempt, run.inDoubt, run.policy)
 
 /** Whether what an attempt came to may be tried again. How long the pause is, and whether there is time for it, is asked then. */
 export const mayTryAgain = (run: Run, outcome: AnyOutcome): boolean => {
