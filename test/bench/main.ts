@@ -10,6 +10,7 @@ import { Tool, Toolkit } from "effect/ai"
 import { bare, byHand, callsOf, context, type Name, turn } from "./contenders.ts"
 import { makespan } from "./makespan.ts"
 import { compare, median } from "./measure.ts"
+import { records } from "./records.ts"
 
 const quick = process.argv.includes("--quick")
 const rounds = (n: number) => Math.max(3, quick ? Math.ceil(n / 5) : n)
@@ -191,6 +192,19 @@ const four = Semaphore.makeUnsafe(4)
   row("10000 interleavings, a turn of 6 with a stop", us(millis * 1000), millis * 10, "seconds", 60)
 }
 
+// Records ------------------------------------------------------------------------------------------------------------------
+for await (const found of records(rounds)) {
+  if ("why" in found) {
+    rows.push([`a recorded write, ${found.store}`, "not measured", "", found.why, "", ""])
+    continue
+  }
+  for (const { millis, n, plain, recorded } of found.costs) {
+    const what = `a recorded write, ${found.store}, ${millis === 0 ? "no-op" : `${millis} ms of work`}, a turn of ${n}`
+    rows.push([what, us(recorded), (recorded / plain).toFixed(2), `a plain one (${us(plain)})`, "", ""])
+  }
+  rows.push(["  … statements for each", "", found.steps.toFixed(2), "", "", ""])
+}
+
 const widths = rows.reduce<Array<number>>(
   (all, cells) => cells.map((cell, i) => Math.max(all[i] ?? 0, cell.length)),
   []
@@ -204,4 +218,4 @@ All guarantees are on: decoding, planning, keys, limits, three clocks, exactly o
 handlers and nothing else; "by hand" decodes, takes a permit that is free, sets a timeout and keeps the exit.
 
 What is NOT measured: real tools and networks (a call that takes milliseconds hides all of this), events with a listener,
-keys that conflict, large arguments and results, tool schemas that transform, other machines, hours of running.`)
+keys that conflict, stores on other machines, large arguments and results, tool schemas that transform, other machines, hours of running.`)

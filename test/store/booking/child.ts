@@ -5,18 +5,21 @@ import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as ManagedRuntime from "effect/ManagedRuntime"
+import * as References from "effect/References"
 import type { Booking, Script, Setup, Told } from "./script.ts"
 import { recordsOf } from "./stores.ts"
 import { toolsAt } from "./tools.ts"
 
 const setup: Setup = JSON.parse(process.argv[2]!)
-const tell = (told: Told): void => void process.send!(told)
+const tell = (told: Told): void => void process.send?.(told)
 
 const { layer, toolkit } = toolsAt(setup.url)
 const runtime = ManagedRuntime.make(
   Layer.mergeAll(
     layer,
     Turn.layer(),
+    // A process that waits for others, or is held up by them, has much to say.
+    Layer.succeed(References.MinimumLogLevel, "Error"),
     Layer.effectContext(Effect.succeed(TurnContext.make({ tenant: "t", conversation: "c" })))
   ).pipe(Layer.provideMerge(Layer.merge(NodeHttpClient.layerNodeHttp, await recordsOf(setup))))
 )

@@ -19,6 +19,8 @@ export const moments = [
 
 export type Moment = typeof moments[number]
 
+const points = ["go", "asked", "answered", "told"] as const
+
 /** A booking, and every answer that one of its calls was told, with how often it had been made by then. */
 interface Known extends Booking {
   readonly told: Array<{ readonly outcome: Outcome.Encoded; readonly count: number }>
@@ -46,8 +48,6 @@ export class Lane {
   readonly bookings = new Map<string, Known>()
   readonly problems: Array<string> = []
   killed = 0
-  /** Kills while some call had no answer. */
-  hurt = 0
   private readonly open = new Map<string, Open>()
   private readonly ready: Array<Promise<ChildProcess>> = []
   private readonly options: LaneOptions
@@ -60,7 +60,7 @@ export class Lane {
   /** Kills so many processes, each at some moment of its work. */
   async kill(times: number): Promise<void> {
     // One that ends by itself leaves what it has compiled to the others.
-    await end(await start(this.options))
+    await this.inProcess([this.newTurn()])
     this.startOne()
     this.startOne()
     for (let i = 0; i < times; i++) {
@@ -75,29 +75,29 @@ export class Lane {
   }
 
   private async killOne(child: ChildProcess): Promise<void> {
-    const { random, setup } = this.options
+    const { random, server, setup } = this.options
     // A process that was killed has its keys until its lease is over.
     const left = Date.now() - setup.lease
     const again = [...this.open.values()].filter(({ leftAt }) => leftAt < left).slice(0, 2)
     const fresh = Array.from({ length: 2 }, () => this.newTurn())
     const asked = [...again, ...fresh]
-    // Half of them are killed in their first turn, which takes longer, and half in their second one.
-    const through = random() < 0.5 ? fresh[0] : undefined
-    const done = Promise.withResolvers<void>()
-    this.listen(child, (turn) => turn === through && done.resolve())
+    // Some time after it was told to go, or its first turn was at one of these points: however long a process takes to get there, it is
+    // killed at every moment of its work.
+    const point = points[Math.floor(random() * points.length)]!
+    const first = fresh[0]!
+    const { promise, resolve } = Promise.withResolvers<void>()
+    this.listen(child, (turn) => point === "told" && turn === first && resolve()).then(resolve, resolve)
+    server.onBooking = (key, moment) => point === moment && first.bookings.some((one) => one.key === key) && resolve()
     this.go(child, again, fresh)
-    if (through !== undefined) await done.promise
-    await new Promise((resolve) => setTimeout(resolve, random() * (through === undefined ? 60 : 20)))
+    if (point !== "go") await promise
+    await new Promise((resolve) => setTimeout(resolve, random() * 40))
     await kill(child)
     this.killed++
-    let hurt = false
     for (const turn of asked) {
       if (!this.open.has(turn.turn)) continue
-      hurt = true
       turn.leftAt = Date.now()
       for (const booking of turn.bookings) await this.note(booking, fresh.includes(turn))
     }
-    if (hurt) this.hurt++
   }
 
   /** Where the call of a booking stood. Only the first call of a key is at a moment of its own. */
@@ -121,11 +121,15 @@ export class Lane {
   }
 
   private newTurn(): Open {
-    const { random, setup } = this.options
-    const turn = `${setup.place}-turn-${this.turns++}`
+    const { random } = this.options
+    const turn = `turn-${this.turns++}`
+    // One of them takes longer: the others are in the records before their turn has its answers.
+    const slow = modes[Math.floor(random() * modes.length)]
     const bookings = modes.map((mode): Known => {
-      const key = `${setup.store}-${this.turns}-${mode}`
-      const booking = { mode, key, before: Math.floor(random() * 6), after: Math.floor(random() * 6), told: [] }
+      const key = `booking-${this.turns}-${mode}`
+      const before = Math.floor(random() * 20)
+      const after = Math.floor(random() * 10) + (mode === slow ? 60 : 0)
+      const booking = { mode, key, before, after, told: [] }
       this.bookings.set(key, booking)
       return booking
     })
@@ -158,7 +162,7 @@ export class Lane {
       if (told.outcomes.every(isAnswer)) this.open.delete(turn)
       if (open !== undefined) onTold?.(open)
     }
-    // A child that ends by itself has not been killed: nothing was shown.
+    // One that ends by itself was not killed, and has shown nothing.
     const left = (code: number | null) => reject(new Error(`a process ended by itself with ${code}`))
     child.on("message", hear)
     child.on("exit", left)
@@ -176,7 +180,7 @@ export class Lane {
   /** Calls these bookings again, and gives their last answers. */
   async again(keys: ReadonlyArray<string>): Promise<ReadonlyArray<Outcome.Encoded>> {
     const turns = keys.map((key): Open => ({
-      turn: `${this.options.setup.place}-again-${this.turns++}`,
+      turn: `again-${this.turns++}`,
       bookings: [this.bookings.get(key)!],
       runs: 0,
       leftAt: 0
@@ -199,7 +203,7 @@ export class Lane {
 }
 
 /** An answer after which nobody calls again. */
-export const isAnswer = ({ code, status }: Outcome.Encoded): boolean => status === "ok" || code === "in_doubt"
+const isAnswer = ({ code, status }: Outcome.Encoded): boolean => status === "ok" || code === "in_doubt"
 
 export const recordKey = (mode: Mode, key: string): IdempotencyStore.Key => ({
   tenant: "t",
@@ -230,6 +234,7 @@ const end = async (child: ChildProcess): Promise<void> => {
 
 const kill = async (child: ChildProcess): Promise<void> => {
   child.removeAllListeners("exit")
+  if (child.exitCode !== null || child.signalCode !== null) return
   // What it has said before has come when its channel is closed.
   const ended = Promise.all([once(child, "exit"), once(child, "disconnect")])
   child.kill("SIGKILL")

@@ -1,11 +1,10 @@
 /** What a test and the processes that it kills say to each other. */
 import type { Outcome } from "effect-turn"
+import type { Shared } from "../../utils/stores.ts"
 
 export const modes = ["forward", "verify", "record"] as const
 
 export type Mode = typeof modes[number]
-
-export type StoreName = "SQLite" | "PostgreSQL" | "Redis"
 
 /** One booking: how long the server takes before its effect and after it, in milliseconds. */
 export interface Booking {
@@ -15,11 +14,9 @@ export interface Booking {
   readonly after: number
 }
 
-/** Where a process finds its store and the server. `place` is a file, a table, or what every name in Redis begins with. */
+/** Where a process finds its store and the server. */
 export interface Setup {
-  readonly store: StoreName
-  readonly place: string
-  readonly address: { readonly host: string; readonly port: number } | undefined
+  readonly shared: Shared
   readonly journal: boolean
   readonly url: string
   readonly lease: number

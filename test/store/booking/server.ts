@@ -14,6 +14,8 @@ export class BookingServer {
   readonly asked = { booked: 0, unknown: 0 }
   /** Requests with a key in their path and none, or another, in their header. */
   readonly withoutKey: Array<string> = []
+  /** Told of every booking that is asked for, before it is made, and of every one that is answered. */
+  onBooking: (key: string, moment: "asked" | "answered") => void = () => {}
   private last = 0
   private readonly server = http.createServer((request, response) => void this.serve(request, response))
 
@@ -44,6 +46,7 @@ export class BookingServer {
       return number === undefined ? answer(404, { error: "no such booking" }) : answer(200, { number })
     }
     if (request.headers["idempotency-key"] !== key) this.withoutKey.push(key)
+    this.onBooking(key, "asked")
     await pause(Number(url.searchParams.get("before")))
     const known = this.made.get(key)
     if (known !== undefined && mode === "forward") this.repeated++
@@ -52,6 +55,7 @@ export class BookingServer {
     const number = mode === "forward" ? this.made.get(key)![0] : this.last
     await pause(Number(url.searchParams.get("after")))
     answer(201, { number })
+    this.onBooking(key, "answered")
   }
 }
 

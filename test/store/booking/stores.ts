@@ -1,62 +1,39 @@
-/** The stores that a process keeps its records in, by name. What one store needs is loaded for that store alone. */
-import { IdempotencyStore, TurnStore } from "effect-turn"
-import * as Effect from "effect/Effect"
+/** The stores that a process keeps its records in. What one store needs is loaded for that store alone: a process starts faster. */
+import { IdempotencyStore, TurnJournal, TurnStore } from "effect-turn"
 import * as Layer from "effect/Layer"
-import * as Redis from "effect/persistence/Redis"
 import * as Redacted from "effect/Redacted"
-import * as SqlClient from "effect/sql/SqlClient"
+import type { Shared } from "../../utils/stores.ts"
 import type { Setup } from "./script.ts"
 
-const postgres = async ({ address }: Setup) => {
-  const PgClient = await import("@effect/sql-pg/PgClient")
-  return PgClient.layer({
-    ...address!,
-    username: process.env["PGUSER"] ?? "postgres",
-    password: Redacted.make(process.env["PGPASSWORD"] ?? "postgres"),
-    database: process.env["PGDATABASE"] ?? "postgres",
-    maxConnections: 2
-  })
-}
-
-const redis = async ({ address }: Setup) => {
-  const NodeRedis = await import("@effect/platform-node/NodeRedis")
-  return NodeRedis.layer({ socket: address! })
-}
-
-const rowsOf = async (setup: Setup): Promise<Layer.Layer<TurnStore.TurnStore, unknown>> => {
-  const { place, store } = setup
-  switch (store) {
+/** The rows of a store. */
+export const rowsOf = async (shared: Shared): Promise<Layer.Layer<TurnStore.TurnStore, unknown>> => {
+  switch (shared.store) {
     case "SQLite":
-      return TurnStore.layerSqlite({ filename: place })
-    case "PostgreSQL":
-      return Layer.provide(TurnStore.layerSql({ table: place }), await postgres(setup))
-    case "Redis":
-      return Layer.provide(TurnStore.layerRedis({ prefix: place }), await redis(setup))
+      return TurnStore.layerSqlite({ filename: shared.filename })
+    case "PostgreSQL": {
+      const PgClient = await import("@effect/sql-pg/PgClient")
+      const client = PgClient.layer({
+        ...shared.address,
+        username: process.env["PGUSER"] ?? "postgres",
+        password: Redacted.make(process.env["PGPASSWORD"] ?? "postgres"),
+        database: process.env["PGDATABASE"] ?? "postgres",
+        maxConnections: 2
+      })
+      return Layer.provide(TurnStore.layerSql({ table: shared.table }), client)
+    }
+    case "Redis": {
+      const NodeRedis = await import("@effect/platform-node/NodeRedis")
+      const client = NodeRedis.layer({ socket: shared.address })
+      return Layer.provide(TurnStore.layerRedis({ prefix: shared.prefix }), client)
+    }
   }
 }
 
-/** The records of keys, and the rows that they are in. */
+/** The records of keys, and the journal where there is to be one. */
 export const recordsOf = async (
-  setup: Setup
-): Promise<Layer.Layer<IdempotencyStore.IdempotencyStore | TurnStore.TurnStore, unknown>> =>
-  IdempotencyStore.layer({ lease: setup.lease }).pipe(Layer.provideMerge(await rowsOf(setup)))
-
-/** Removes what a test has left in a database that others use as well. */
-export const clear = async (setup: Setup): Promise<void> => {
-  const { place, store } = setup
-  if (store === "PostgreSQL") {
-    const drop = Effect.flatMap(
-      SqlClient.SqlClient,
-      (sql) => sql`DROP TABLE IF EXISTS ${sql(place)}, ${sql(`${place}_migrations`)}`
-    )
-    await Effect.runPromise(Effect.provide(drop, await postgres(setup)))
-  }
-  if (store === "Redis") {
-    const remove = Effect.gen(function*() {
-      const redis = yield* Redis.Redis
-      const keys = yield* redis.send<ReadonlyArray<string>>("KEYS", `*${place}*`)
-      if (keys.length > 0) yield* redis.send("DEL", ...keys)
-    })
-    await Effect.runPromise(Effect.provide(remove, await redis(setup)))
-  }
+  { journal, lease, shared }: Setup
+): Promise<Layer.Layer<IdempotencyStore.IdempotencyStore, unknown>> => {
+  const records = IdempotencyStore.layer({ lease })
+  const all = journal ? Layer.merge(records, TurnJournal.layer({ lease })) : records
+  return Layer.provide(all, await rowsOf(shared))
 }
