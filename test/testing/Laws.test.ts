@@ -1,15 +1,17 @@
 /** The laws on real turns of real tools: they hold, each has something to judge, and each sees what breaks it. */
 import { assert, describe, it } from "@effect/vitest"
-import { Backend, Handler, ToolCall, ToolPolicy, Turn } from "effect-turn"
-import { type FakeTool, Laws, Simulation, TurnCase } from "effect-turn/testing"
+import { Backend, Handler, IdempotencyStore, ToolCall, ToolPolicy, Turn } from "effect-turn"
+import { FakeStore, type FakeTool, Laws, Simulation, TurnCase } from "effect-turn/testing"
 import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
 import * as Arbitrary from "effect/Arbitrary"
 import * as Cause from "effect/Cause"
+import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import { pipe } from "effect/Function"
 import * as Layer from "effect/Layer"
+import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
 
 class Hotels extends Backend.Service<Hotels>()("test/Hotels") {}
@@ -79,6 +81,86 @@ const handlers: Layer.Layer<any, never, Hotels | Crm> = (kit.toLayer as (build: 
 const backends = Layer.merge(Hotels.layer({ concurrency: 2 }), Crm.layer({ concurrency: 2, perTenant: 1 }))
 const layer = Layer.provideMerge(handlers, backends)
 
+/** Our own record guards it; it is tried again after a failure that says it did nothing. */
+const Send = pipe(
+  Tool.make("send", parts),
+  ToolPolicy.write({ keys }),
+  IdempotencyStore.record(({ hotel }) => hotel),
+  ToolPolicy.failures({ noEffect: (failure) => failure === "busy", transient: () => true }),
+  ToolPolicy.retry({ times: 2, schedule: Schedule.spaced(5), jitter: false })
+)
+
+/** What the backend of `order` knows. */
+class Orders extends Context.Service<Orders, Map<string, string>>()("test/Orders") {}
+
+/** It can be asked what became of it. */
+const Order = pipe(
+  Tool.make("order", parts),
+  ToolPolicy.write({ keys }),
+  IdempotencyStore.verify({
+    key: ({ hotel }) => hotel,
+    ask: (_, key) =>
+      Effect.gen(function*() {
+        const orders = yield* Orders
+        yield* Effect.sleep(2)
+        const known = orders.get(key)
+        return known === undefined ? IdempotencyStore.notApplied : IdempotencyStore.applied(known)
+      })
+  }),
+  ToolPolicy.timeout(20),
+  ToolPolicy.retry({ times: 1, schedule: Schedule.spaced(5), jitter: false })
+)
+
+const keyed = Toolkit.make(Send, Order, Pay, Look)
+const keyedHandlers: Layer.Layer<any, never, Orders> = (keyed.toLayer as (build: unknown) => any)(
+  Effect.gen(function*() {
+    const orders = yield* Orders
+    let sent = 0
+    return {
+      look,
+      pay: ({ hotel }: typeof Hotel.Type) => Effect.as(Effect.sleep(12), hotel),
+      send: ({ hotel }: typeof Hotel.Type) =>
+        Effect.andThen(
+          Effect.sleep(8),
+          Effect.suspend(() =>
+            hotel === "a" && sent++ % 2 === 0
+              ? Effect.fail("busy")
+              : hotel === "c"
+              ? Effect.fail("lost")
+              : Effect.succeed(hotel)
+          )
+        ),
+      order: ({ hotel }: typeof Hotel.Type) =>
+        Effect.sleep(6).pipe(
+          Effect.andThen(Effect.sync(() => orders.set(hotel, `order of ${hotel}`))),
+          Effect.andThen(Effect.sleep(hotel === "b" ? 30 : 6)),
+          Effect.andThen(hotel === "c" ? Effect.fail("lost") : Effect.succeed(`order of ${hotel}`))
+        )
+    }
+  })
+)
+
+/** A store that takes its time. */
+const slowStore = Layer.provide(
+  IdempotencyStore.layer({ digest: "text" }),
+  Layer.unwrap(Effect.map(FakeStore.make({ behaviour: { latency: 4, doneAt: 2 } }), (store) => store.layer))
+)
+const keyedLayer = Layer.mergeAll(
+  Layer.provideMerge(keyedHandlers, Layer.sync(Orders, () => new Map())),
+  slowStore,
+  backends
+)
+
+describe("a suite over writes with keys, on a store that takes its time", () => {
+  Laws.suite(it, {
+    toolkit: keyed,
+    layer: keyedLayer,
+    inputs: 300,
+    seeds: 5,
+    seed: Number(process.env["EFFECT_TURN_SEED"] ?? 1)
+  })
+})
+
 describe("a suite over tools of all kinds", () => {
   Laws.suite(it, { toolkit: kit, layer, inputs: 300, seeds: 5, seed: Number(process.env["EFFECT_TURN_SEED"] ?? 1) })
 })
@@ -126,8 +208,7 @@ const with_ = (o: Laws.Observation, position: number, change: Partial<FakeTool.R
 describe("each law", () => {
   it.effect("judges something, and finds nothing wrong, in a turn that keeps it", () =>
     Effect.gen(function*() {
-      const o = yield* seen([["look", a], ["book", a], ["look", b], ["hang", a]], {
-        execution: 3,
+      const o = yield* seen([["look", a], ["book", a], ["look", b], ["hang", a], ["pay", { hotel: "c" }]], {
         stop: { kind: "cancel", at: 25 }
       })
       for (const law of Laws.all) {
@@ -489,6 +570,7 @@ describe("a suite", () => {
         "R12: runs of one tenant that conflict are never at work at the same time",
         "R14: permits are out only for handlers that are at work",
         "R20: a write without an idempotency key is never interrupted",
+        "R23: writes that share an idempotency key have one effect, and what only our record guards is not run again in doubt",
         "R24: a write without an idempotency key never runs twice for one call"
       ])
     }))

@@ -28,6 +28,7 @@ describe("cases that generated scenarios have found", () => {
 
 describe("generated scenarios", () => {
   const seen = new Map<string, number>()
+  const count = (kind: string) => seen.set(kind, (seen.get(kind) ?? 0) + 1)
 
   it.effect.prop(
     "keep the rules that always hold",
@@ -35,9 +36,11 @@ describe("generated scenarios", () => {
     ({ scenario }) =>
       Effect.map(Scenario.run(scenario), (report) => {
         for (const outcome of report.outcomes?.flatMap((list) => list ?? []) ?? []) {
-          const kind = outcome.code ?? outcome.status
-          seen.set(kind, (seen.get(kind) ?? 0) + 1)
+          const kind = outcome.replayed === true ? "replayed" : outcome.code ?? outcome.status
+          count(kind)
         }
+        if (report.outcomes?.includes(null) === true) count("crashed")
+        if (report.spans?.some(({ attempt }) => attempt > 1) === true) count("retried")
         assert.deepStrictEqual(report.failures, [])
       }),
     { ...runs(2000), timeout: 120_000 }
@@ -58,7 +61,13 @@ describe("generated scenarios", () => {
       "pending_approval",
       "waits_for_approval",
       "unknown_tool",
-      "ambiguous_id"
+      "ambiguous_id",
+      "rate_limited",
+      "replayed",
+      "in_doubt",
+      "key_reused",
+      "retried",
+      "crashed"
     ]
     assert.deepStrictEqual(kinds.filter((kind) => (seen.get(kind) ?? 0) < 5), [])
   })

@@ -144,7 +144,8 @@ const endFor = (outcome: ReportedOutcome): FakeTool.Run["end"] => {
     case "unencodable_result":
       return "ok"
     case "failed":
-      return "failed"
+    case "rate_limited":
+      return outcome.started ? "failed" : undefined
     case "defect":
       return "died"
     case "by_itself":
@@ -197,7 +198,9 @@ export const honest = (o: Observation): Judged =>
       // A promise goes on although its fiber was interrupted, and what it came to is told of a write.
       const cameTo = ({ access, end }: FakeTool.Run) =>
         end === wanted || (end === "interrupted" && access === "write" && facts !== undefined && mayRunAgain(facts))
-      if (wanted !== undefined && !runs.some(cameTo)) {
+      // A tool that can be asked may know better than its handler.
+      const asked = wanted === "ok" && facts?.idempotency === "verify" && runs.length > 0
+      if (wanted !== undefined && !asked && !runs.some(cameTo)) {
         return [
           `${where}: its outcome is ${outcome.status}${outcome.code === undefined ? "" : ` (${outcome.code})`}, and ${
             runs.length === 0
@@ -207,9 +210,27 @@ export const honest = (o: Observation): Judged =>
         ]
       }
       if (facts === undefined) return []
-      return aboutEffect(where, outcome, facts)
+      // The stop of a call that was about to be tried again says of the attempts what is known of them.
+      const undone = runs.every((run, n) =>
+        isRetriedFor(turn, run, facts) || (n === runs.length - 1 && run.end === "failed" && facts.tellsNoEffect)
+      )
+      return aboutEffect(where, outcome, facts, undone && runs.length > 0)
     }
   )
+
+/** What a run came to that was to be followed by another. */
+const retryOf = ({ events }: ObservedTurn, { attempt, position }: FakeTool.Run): Outcome.Outcome<any> | undefined => {
+  for (const { event } of events ?? []) {
+    if (event._tag === "CallRetried" && event.position === position && event.attempt === attempt) return event.outcome
+  }
+  return undefined
+}
+
+/** Whether such a run certainly had no effect; a tool that can be asked may say so later. */
+const isRetriedFor = (turn: ObservedTurn, run: FakeTool.Run, { idempotency }: ToolFacts): boolean => {
+  const outcome = retryOf(turn, run)
+  return outcome !== undefined && (outcome.effect === "none" || idempotency === "verify")
+}
 
 /** Whether a handler of a tool has run, before or elsewhere, so that its answer could be given again. */
 const didBefore = (o: Observation, turn: ObservedTurn, tool: string, { idempotency }: ToolFacts): boolean =>
@@ -234,7 +255,12 @@ const aboutReplay = (where: string, { code, effect, retryable, started, status }
 }
 
 /** What a tool's answer has to say of its effect, and of another try. */
-const aboutEffect = (where: string, outcome: ReportedOutcome, facts: ToolFacts): ReadonlyArray<string> => {
+const aboutEffect = (
+  where: string,
+  outcome: ReportedOutcome,
+  facts: ToolFacts,
+  undone: boolean
+): ReadonlyArray<string> => {
   const { code, effect, started, status } = outcome
   if (facts.access === "read") {
     return effect === "none" ? [] : [`${where}: a read has no effect, and its outcome says ${JSON.stringify(effect)}`]
@@ -253,7 +279,8 @@ const aboutEffect = (where: string, outcome: ReportedOutcome, facts: ToolFacts):
       ? [`${where}: nobody knows what became of an earlier call with its key, and it is told to be retryable`]
       : []
   }
-  const mayBeNone = status === "error" && code === "failed" && facts.tellsNoEffect
+  const mayBeNone = undone ||
+    (status === "error" && (code === "rate_limited" || (code === "failed" && facts.tellsNoEffect)))
   const wanted = status === "ok" || code === "unencodable_result" ? "applied" : "unknown"
   if (effect !== wanted && !(mayBeNone && effect === "none")) {
     return [
@@ -566,8 +593,9 @@ export const workConserving = (o: Observation): Judged => {
     if (turn === undefined || o.tools.get(run.tool)?.asks === true) return undefined
     // A retry waits for its pause, and a write with a key for whoever has the key, and for its store.
     if (run.attempt > 1 || run.idempotencyKey !== undefined) return undefined
-    // Questions for approval, which nobody sees, take of the turn's own limit.
-    if (turn.limit !== Infinity && turn.calls.some(({ name }) => o.tools.get(name)?.asks === true)) return undefined
+    // Questions for approval, and what a store is asked about keys, take of the turn's own limit, and nobody sees them.
+    const unseen = (facts: ToolFacts | undefined) => facts?.asks === true || facts?.idempotency !== undefined
+    if (turn.limit !== Infinity && turn.calls.some(({ name }) => unseen(o.tools.get(name)))) return undefined
     if (run.backend !== undefined && o.backends.get(run.backend)?.rate !== undefined) return undefined
     const isEarlier = (other: ObservedTurn, position: number) =>
       other === turn ? position < run.position : other.startedAt <= turn.startedAt
@@ -643,6 +671,8 @@ export const stopsHeard = (o: Observation): Judged =>
     if (turn?.answers === undefined || stop === undefined || run.access === "write") return undefined
     // What hears the stop at once has ended before it is told.
     if (run.end !== "interrupted" && !atWork(run, stop.place)) return undefined
+    // An attempt that its own clock has ended, and that was followed by another.
+    if (retryOf(turn, run) !== undefined) return undefined
     const status = turn.answers[run.position]?.outcome.status
     return status === "cancelled" || status === "timeout" ? [] : [
       `R19: ${named(o, run)} was at work when its turn was stopped at ${stop.event.at} ms, and its outcome is ${status}`
@@ -670,11 +700,7 @@ const knownUndone = (o: Observation, run: FakeTool.Run, again: FakeTool.Run): bo
           event._tag === "CallSettledLate" && event.position === run.position && event.outcome.effect === "none"
         ) === true
   }
-  if (turn.events === undefined) return undefined
-  return turn.events.some(({ event }) =>
-    event._tag === "CallRetried" && event.position === run.position && event.attempt === run.attempt &&
-    event.outcome.effect === "none"
-  )
+  return turn.events === undefined ? undefined : isRetriedFor(turn, run, o.tools.get(run.tool)!)
 }
 
 export const runsOnce = (o: Observation): Judged => {
