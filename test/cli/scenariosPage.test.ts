@@ -80,6 +80,8 @@ describe("the page on scenarios", () => {
       const shown = of("text")
       assert.strictEqual(shown.length, 1)
       assert.strictEqual(lasting(err), lasting(shown[0]!.text))
-      for (const text of [err, shown[0]!.text]) assert.match(text, /^ +> +\d+ +20 ms .*gives way/m)
+      for (const text of [err, shown[0]!.text]) {
+        assert.match(text, /^ +> +\d+ +20 ms .*\[(.* gives way|before \d+ older of \d+)\]/m)
+      }
     }))
 })

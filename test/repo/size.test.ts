@@ -5,7 +5,7 @@ import { checkSizes } from "./checks/size.ts"
 
 /** Bytes after gzip. A budget changes in the commit that needs it, with a reason in the change log. */
 const budgets = {
-  Agent: 44_000,
+  Agent: 54_000,
   Approval: 3_000,
   Backend: 7_500,
   Handler: 4_000,
@@ -17,7 +17,7 @@ const budgets = {
   ToolCall: 600,
   ToolDurations: 1_500,
   ToolPolicy: 2_500,
-  Turn: 42_000,
+  Turn: 54_000,
   TurnContext: 500,
   TurnError: 1_200,
   TurnEvent: 400,
@@ -26,7 +26,7 @@ const budgets = {
   TurnPlan: 6_500,
   TurnStore: 11_500,
   TurnTelemetry: 4_000,
-  "testing/index": 77_500,
+  "testing/index": 93_000,
   "wire/index": 7_000
 }
 
