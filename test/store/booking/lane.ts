@@ -79,12 +79,11 @@ export class Lane {
     // A process that was killed has its keys until its lease is over.
     const left = Date.now() - setup.lease
     const again = [...this.open.values()].filter(({ leftAt }) => leftAt < left).slice(0, 2)
-    const fresh = Array.from({ length: 2 }, () => this.newTurn())
-    const asked = [...again, ...fresh]
     // Some time after it was told to go, or its first turn was at one of these points: however long a process takes to get there, it is
     // killed at every moment of its work.
     const point = points[Math.floor(random() * points.length)]!
-    const first = fresh[0]!
+    const first = this.newTurn()
+    const fresh = point === "told" ? [first, this.newTurn()] : [first]
     const { promise, resolve } = Promise.withResolvers<void>()
     this.listen(child, (turn) => point === "told" && turn === first && resolve()).then(resolve, resolve)
     server.onBooking = (key, moment) => point === moment && first.bookings.some((one) => one.key === key) && resolve()
@@ -93,7 +92,7 @@ export class Lane {
     await new Promise((resolve) => setTimeout(resolve, random() * 40))
     await kill(child)
     this.killed++
-    for (const turn of asked) {
+    for (const turn of [...again, ...fresh]) {
       if (!this.open.has(turn.turn)) continue
       turn.leftAt = Date.now()
       for (const booking of turn.bookings) await this.note(booking, fresh.includes(turn))
