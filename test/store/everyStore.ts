@@ -3,7 +3,7 @@ import { assert, describe, it } from "@effect/vitest"
 import type { TurnStore } from "effect-turn"
 import type * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
-import type * as Layer from "effect/Layer"
+import * as Layer from "effect/Layer"
 import { afterAll } from "vitest"
 import { type Address, describeService } from "../utils/requires.ts"
 import * as Stores from "../utils/stores.ts"
@@ -52,7 +52,11 @@ export const checkLaws = <I, S>(
     for (const { law, name } of laws) {
       it.effect(
         name,
-        () => Effect.flatMap(tag, law).pipe(Effect.provide(layer), Effect.provide(place.layer)),
+        () =>
+          Effect.provide(Effect.flatMap(tag, law), Layer.provideMerge(layer, place.layer)) as Effect.Effect<
+            void,
+            unknown
+          >,
         60_000
       )
     }

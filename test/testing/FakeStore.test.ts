@@ -4,6 +4,7 @@ import { FakeStore, Simulation } from "effect-turn/testing"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
 import { TestClock } from "effect/testing"
 
 const row = (id: string, state = "reserved"): TurnStore.Row => ({
@@ -204,12 +205,12 @@ describe("a process that crashes", () => {
               })
             }).pipe(Effect.onInterrupt(() => Effect.ignore(keys.free(key, "one"))))
           )
-          const provided = Effect.provide(Effect.provide(write, layer), fake.layer)
+          const provided = Effect.provide(write, Layer.provide(layer, fake.layer))
           const first = yield* Simulation.process(provided)
           yield* Effect.sleep(crash)
           yield* first.crash
           yield* Effect.sleep("2 seconds")
-          const known = yield* store((keys) => keys.lookUp(key)).pipe(Effect.provide(layer), Effect.provide(fake.layer))
+          const known = yield* store((keys) => keys.lookUp(key)).pipe(Effect.provide(Layer.provide(layer, fake.layer)))
           return known?.state
         })
       const states = yield* Effect.forEach([0, 4, 6, 14, 16, 30], (crash) => Simulation.run(at(crash)))

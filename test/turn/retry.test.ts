@@ -316,7 +316,7 @@ describe("R24: too many calls", () => {
       const handled = Effect.gen(function*() {
         const { handle } = (yield* kit) as any
         return yield* Stream.runDrain(yield* handle("t", {}))
-      }).pipe(Effect.provide(Turn.layerHandlers(kit)), Effect.provide(own)) as Effect.Effect<unknown, unknown>
+      }).pipe(Effect.provide(Layer.provideMerge(Turn.layerHandlers(kit), own))) as Effect.Effect<unknown, unknown>
       assert.deepStrictEqual(yield* drive(Effect.flip(handled)), "busy")
     }))
 })

@@ -76,7 +76,7 @@ const step = (what: Entry["what"], { k, tag }: Params, ms: number, end: NonNulla
     }
     world.log.push(entry)
     const body = Effect.gen(function*() {
-      if (ms === Infinity) yield* Effect.never
+      if (ms === Infinity) return yield* Effect.never
       else if (ms > 0) yield* Effect.sleep(ms)
       if (end === "fail") return yield* Effect.fail(`${what} ${tag} failed`)
       if (end === "die") return yield* Effect.die(new Error(`${what} ${tag} broke`))
