@@ -7,6 +7,7 @@ import { IdempotencyStore } from "effect-turn"
 import * as ManagedRuntime from "effect/ManagedRuntime"
 import * as fs from "node:fs"
 import * as path from "node:path"
+import { fileURLToPath } from "node:url"
 import { describeService } from "../utils/requires.ts"
 import { deleteKeys, dropTables, ownName, type Shared, temporaryFolder } from "../utils/stores.ts"
 import { bundle } from "./booking/bundle.ts"
@@ -41,7 +42,7 @@ interface Trial {
 const killed = async ({ clear, journal = false, shared, times }: Trial) => {
   const server = new BookingServer()
   const url = await server.open()
-  const { file, folder } = await bundle("child")
+  const { file, folder } = await bundle(fileURLToPath(new URL("./booking/child.ts", import.meta.url)))
   const setup = { shared, journal, url, lease }
   const runtime = ManagedRuntime.make(await recordsOf(setup))
   try {

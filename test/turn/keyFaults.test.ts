@@ -7,6 +7,7 @@ import { IdempotencyStore, Outcome, ToolCall, ToolPolicy, Turn, TurnContext, Tur
 import { FakeStore } from "effect-turn/testing"
 import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
+import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import { pipe } from "effect/Function"
 import * as Layer from "effect/Layer"
@@ -77,7 +78,7 @@ const happened = ({ end, fault, journal, lasting, mode, step }: Case) =>
       Effect.gen(function*() {
         runs++
         const [row] = yield* Effect.orDie(fake.rows.list({ kind: "key", limit: 1 }))
-        if (row?.state !== "reserved") unguarded++
+        if (row === undefined || row.leaseUntil <= (yield* Clock.currentTimeMillis)) unguarded++
         yield* Effect.sleep(10)
         if (end === "declines") return yield* Effect.fail({ why: "no money", effect: "none" as const })
         // The bank of `forward` honours the key.

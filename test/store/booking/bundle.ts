@@ -4,11 +4,11 @@ import * as os from "node:os"
 import * as path from "node:path"
 import { rolldown } from "rolldown"
 
-/** Bundles a program of this folder from its sources; gives its file, in a new folder that the caller removes. */
-export const bundle = async (name: string): Promise<{ readonly file: string; readonly folder: string }> => {
+/** Bundles a program from its sources; gives its file, in a new folder that the caller removes. */
+export const bundle = async (program: string): Promise<{ readonly file: string; readonly folder: string }> => {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), "effect-turn-processes-"))
   const made = await rolldown({
-    input: path.join(import.meta.dirname, `${name}.ts`),
+    input: program,
     platform: "node",
     external: /^node:/,
     resolve: { conditionNames: ["@effect-turn/source", "node", "import", "default"] }
@@ -18,5 +18,5 @@ export const bundle = async (name: string): Promise<{ readonly file: string; rea
   } finally {
     await made.close()
   }
-  return { file: path.join(folder, `${name}.mjs`), folder }
+  return { file: path.join(folder, `${path.basename(program, ".ts")}.mjs`), folder }
 }
