@@ -12,7 +12,6 @@
 import type * as Tool from "effect/ai/Tool"
 import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
-import * as Digest from "effect/crypto/Digest"
 import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -67,7 +66,7 @@ export type State = typeof State.Type
 
 /**
  * The record of a key. `digest` stands for the decoded arguments. `outcome` is what the call was answered, where it was applied and
- * could be kept; `note` says why the effect is unknown, or the result was not kept. Times are milliseconds since the epoch.
+ * could be kept; `resolved` is there where it was resolved by hand; `note` says why the effect is unknown, or the result was not kept. Times are milliseconds since the epoch.
  *
  * @category models
  * @since 0.1.0
@@ -83,7 +82,8 @@ export const Entry = Schema.Struct({
   updatedAt: Schema.Number,
   expiresAt: Schema.NullOr(Schema.Number),
   outcome: Schema.optionalKey(Outcome.Encoded),
-  note: Schema.optionalKey(Schema.String)
+  note: Schema.optionalKey(Schema.String),
+  resolved: Schema.optionalKey(Schema.Literal(true))
 })
 
 /**
@@ -122,7 +122,7 @@ export type Resolution =
   | { readonly _tag: "NotApplied" }
 
 /**
- * A key cannot be resolved: it has no record, or its effect is not unknown.
+ * A key cannot be resolved: it has no record, or its effect is known, and not by hand.
  *
  * @category errors
  * @since 0.1.0
@@ -206,6 +206,10 @@ export class IdempotencyStore extends Context.Service<IdempotencyStore, {
     /** Default: 100. */
     readonly limit?: number | undefined
   }) => Effect.Effect<ReadonlyArray<Entry>, TurnStore.StoreError>
+  /**
+   * Says what became of a key whose effect is unknown; said once more, it takes the place of what was said by hand before. The result is not
+   * checked: only the tool knows its form.
+   */
   readonly resolve: (key: Key, resolution: Resolution) => Effect.Effect<void, NotInDoubt | TurnStore.StoreError>
   /** Forgets what was applied longer ago than it is kept; gives how many records there were. */
   readonly expire: Effect.Effect<number, TurnStore.StoreError>
@@ -247,17 +251,22 @@ const decodeId = Schema.decodeUnknownEffect(Id)
 const Body = Schema.fromJsonString(Schema.Struct({
   format: Schema.Literal(1),
   outcome: Schema.optionalKey(Outcome.Encoded),
-  note: Schema.optionalKey(Schema.String)
+  note: Schema.optionalKey(Schema.String),
+  resolved: Schema.optionalKey(Schema.Literal(true))
 }))
 
-const bodyOf = (body: { readonly outcome?: Outcome.Encoded; readonly note?: string }): string =>
-  JSON.stringify({ format: 1, ...body })
+const bodyOf = (
+  body: { readonly outcome?: Outcome.Encoded; readonly note?: string; readonly resolved?: true }
+): string => JSON.stringify({ format: 1, ...body })
 const decodeBody = Schema.decodeUnknownEffect(Body)
 
 const isState = Schema.is(State)
 
 /** The state of a row that was unknown before its owner reserved it: to everybody else it is reserved. */
 const takenOver = "taken over"
+
+/** It may be forgotten, and so it is, also where nobody has removed it yet. */
+const isForgotten = ({ expiresAt }: TurnStore.Row, now: number): boolean => expiresAt !== null && expiresAt <= now
 
 const unknown = (note: string) => ({ state: "unknown", leaseUntil: 0, body: bodyOf({ note }) })
 
@@ -281,7 +290,8 @@ const entryOf = (row: TurnStore.Row, now: number): Effect.Effect<Entry, TurnStor
         updatedAt: row.updatedAt,
         expiresAt: row.expiresAt,
         ...(body.outcome === undefined ? undefined : { outcome: body.outcome }),
-        ...(note === undefined ? undefined : { note })
+        ...(note === undefined ? undefined : { note }),
+        ...(body.resolved === undefined ? undefined : { resolved: body.resolved })
       }
     }),
     () =>
@@ -322,17 +332,19 @@ const make = (options: Options | undefined): Effect.Effect<IdempotencyStore["Ser
   const maxResult = TurnError.wholeNumber(owner, "maxResult", options?.maxResult ?? 1_000_000)
   return Effect.gen(function*() {
     const store = yield* TurnStore.TurnStore
-    const digests = yield* Effect.provide(Digest.Digest, Digest.layerWebCrypto)
     const digestOf = (text: string): Effect.Effect<string> =>
       options?.digest === "text"
         ? Effect.succeed(text)
-        : digests.digestHex(Digest.sha256, new TextEncoder().encode(text))
+        : TurnStore.sha256(text)
     const now = Clock.currentTimeMillis
 
     const lookUp = (key: Key) =>
       Effect.flatMap(
         store.get(kind, idOf(key)),
-        (row) => row === undefined ? Effect.succeed(undefined) : Effect.flatMap(now, (at) => entryOf(row, at))
+        (row) =>
+          row === undefined
+            ? Effect.succeed(undefined)
+            : Effect.flatMap(now, (at) => isForgotten(row, at) ? Effect.succeed(undefined) : entryOf(row, at))
       )
 
     const inTheWay = (entry: Entry, digest: string) =>
@@ -356,6 +368,10 @@ const make = (options: Options | undefined): Effect.Effect<IdempotencyStore["Ser
             ...claim
           })
           if (row === undefined) return { _tag: "Reserved", again: false } as const
+          if (isForgotten(row, at)) {
+            yield* store.change(kind, id, { state: row.state, owner: row.owner, leaseUntil: row.leaseUntil }, undefined)
+            continue
+          }
           const entry = yield* entryOf(row, at)
           if (entry.digest !== digest || entry.state !== "unknown" || again !== true) return inTheWay(entry, digest)
           const seen = { state: row.state, owner: row.owner, leaseUntil: row.leaseUntil }
@@ -434,6 +450,7 @@ const make = (options: Options | undefined): Effect.Effect<IdempotencyStore["Ser
               for (let last = first;;) {
                 const rows = yield* store.list({ kind, tenant, state: rowState, after: last, limit: pageSize })
                 for (const row of rows) {
+                  if (isForgotten(row, at)) continue
                   const entry = yield* entryOf(row, at)
                   if (state === undefined || entry.state === state) found.push(entry)
                 }
@@ -461,13 +478,15 @@ const make = (options: Options | undefined): Effect.Effect<IdempotencyStore["Ser
         Effect.gen(function*() {
           const id = idOf(key)
           const row = yield* store.get(kind, id)
-          if (row === undefined) return yield* new NotInDoubt({ tool: key.tool, state: "free" })
           const at = yield* now
+          if (row === undefined || isForgotten(row, at)) return yield* new NotInDoubt({ tool: key.tool, state: "free" })
           const entry = yield* entryOf(row, at)
-          if (entry.state !== "unknown") return yield* new NotInDoubt({ tool: key.tool, state: entry.state })
+          if (entry.state !== "unknown" && entry.resolved !== true) {
+            return yield* new NotInDoubt({ tool: key.tool, state: entry.state })
+          }
           const outcome = resolution._tag === "Applied" && resolution.result !== undefined
             ? kept(resolved(key.tool, resolution.result), maxResult)
-            : { note: "resolved by hand" }
+            : { note: "it was resolved by hand, without a result" }
           const changed = yield* store.change(
             kind,
             id,
@@ -477,10 +496,12 @@ const make = (options: Options | undefined): Effect.Effect<IdempotencyStore["Ser
               leaseUntil: 0,
               expiresAt: forgotten(at),
               updatedAt: at,
-              body: bodyOf(outcome)
+              body: bodyOf({ ...outcome, resolved: true })
             }
           )
-          if (changed) return
+          if (changed) {
+            return
+          }
           // Somebody else has said what became of it, or runs it again.
           const known = yield* lookUp(key)
           return yield* new NotInDoubt({ tool: key.tool, state: known?.state ?? "free" })

@@ -396,7 +396,7 @@ export const forModel = (outcome: Outcome): { readonly isFailure: boolean; reado
       status,
       ...(code === undefined ? undefined : { code }),
       retryable,
-      ...(started ? { effect } : undefined),
+      ...(started || effect !== "none" ? { effect } : undefined),
       message: message ?? "",
       ...(retryAfter === undefined ? undefined : { retryAfter }),
       ...(failure === undefined ? undefined : { failure })

@@ -39,13 +39,20 @@ export type Access = "read" | "write"
 export type Limit = Duration.Input | "infinite"
 
 /**
- * Where a call stands: its place in its turn, and the provider's id as a label.
+ * Where a call stands: on whose behalf, its place in its turn, and the provider's id as a label.
+ *
+ * **Details**
+ *
+ * A backend that honours keys knows nothing of tenants and conversations: a key that is unique only within them is to be made of them too. A
+ * key that is made of the turn, the position or the id is another one in the next turn, so the call is not told to be safe to try again.
  *
  * @category models
  * @since 0.1.0
  * @stability experimental
  */
 export interface Place {
+  readonly tenant: string
+  readonly conversation: string | undefined
   readonly turn: string
   readonly position: number
   readonly id: string

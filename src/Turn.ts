@@ -40,6 +40,7 @@ import type * as Outcome from "./Outcome.ts"
 import type * as Siblings from "./Siblings.ts"
 import type * as ToolCall from "./ToolCall.ts"
 import * as ToolPolicy from "./ToolPolicy.ts"
+import type * as TurnContext from "./TurnContext.ts"
 import * as TurnError from "./TurnError.ts"
 import type * as TurnEvent from "./TurnEvent.ts"
 import type { TurnMiddleware } from "./TurnMiddleware.ts"
@@ -606,11 +607,11 @@ export const plan: {
       if (bad !== undefined) return Effect.fail(bad)
       const opts = check(options)
       if (opts instanceof TurnError.TurnError) return Effect.fail(opts)
-      let id: string | undefined
+      let identity: TurnContext.Identity | undefined
       const intake = intakeOf(
         toolkit,
         calls,
-        () => id ??= surroundingsOf(fiber.context).identity(options?.turn).turn,
+        () => identity ??= surroundingsOf(fiber.context).identity(options?.turn),
         opts,
         options,
         false,

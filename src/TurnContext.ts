@@ -67,7 +67,7 @@ export interface Identity {
  *
  * **Details**
  *
- * `idempotencyKey` is set for tools with `ToolPolicy.forward`: hand it to the backend. `attempt` counts from 1.
+ * `idempotencyKey` is set for writes that carry one: with `ToolPolicy.forward`, hand it to the backend. `attempt` counts from 1.
  *
  * @category models
  * @since 0.1.0

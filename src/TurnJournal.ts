@@ -34,6 +34,8 @@ export interface CallKey {
   readonly position: number
   readonly id: string
   readonly tool: string
+  /** What stands for the arguments: a turn id stands for one list of calls. */
+  readonly digest: string
   readonly idempotencyKey: string | undefined
 }
 
@@ -184,14 +186,17 @@ const bodyOf = (
   more?: { readonly outcome: Outcome.Encoded; readonly note?: string }
 ): string => JSON.stringify({ format: 1, id, tool, conversation, idempotencyKey, ...more })
 
+/** It may be forgotten, and so it is, also where nobody has removed it yet. */
+const isForgotten = ({ expiresAt }: TurnStore.Row, now: number): boolean => expiresAt !== null && expiresAt <= now
+
 /** The entry in a row, as it is now: whoever was silent for too long has lost it. */
 const entryOf = (row: TurnStore.Row, now: number): Effect.Effect<Entry, TurnStore.StoreError> =>
   Effect.mapError(
     Effect.gen(function*() {
       const [tenant, turn, position] = yield* decodeId(row.id)
       const { conversation, id, idempotencyKey, note, outcome, tool } = yield* decodeBody(row.body)
-      const key: CallKey = { tenant, conversation, turn, position, id, tool, idempotencyKey }
-      const { leaseUntil, owner, state } = row
+      const { digest, leaseUntil, owner, state } = row
+      const key: CallKey = { tenant, conversation, turn, position, id, tool, digest, idempotencyKey }
       if (state === "reserved") return { _tag: "reserved", key, owner, leaseUntil, lost: leaseUntil <= now } as const
       if (state !== "settled" || outcome === undefined) return yield* Effect.fail(undefined)
       return { _tag: "settled", key, outcome, ...(note === undefined ? undefined : { note }) } as const
@@ -253,12 +258,16 @@ const make = (options: Options | undefined): Effect.Effect<TurnJournal["Service"
             id,
             tenant: key.tenant,
             group: groupOf(key.tenant, key.turn),
-            digest: key.tool,
+            digest: key.digest,
             createdAt: at,
             expiresAt: null,
             ...claim
           })
           if (row === undefined) return { _tag: "Reserved", again: false } as const
+          if (isForgotten(row, at)) {
+            yield* store.change(kind, id, { state: row.state, owner: row.owner }, undefined)
+            continue
+          }
           const entry = yield* entryOf(row, at)
           if (entry._tag === "settled" || !entry.lost || again !== true) return { _tag: "Taken", entry } as const
           const seen = { state: row.state, owner: row.owner, leaseUntil: row.leaseUntil }
@@ -298,7 +307,7 @@ const make = (options: Options | undefined): Effect.Effect<TurnJournal["Service"
           let after: string | undefined
           for (;;) {
             const rows = yield* store.list({ kind, group: groupOf(tenant, turn), after, limit: pageSize })
-            for (const row of rows) found.push(yield* entryOf(row, at))
+            for (const row of rows) if (!isForgotten(row, at)) found.push(yield* entryOf(row, at))
             if (rows.length < pageSize) return found
             after = rows[rows.length - 1]!.id
           }

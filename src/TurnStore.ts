@@ -161,6 +161,12 @@ export class TurnStore extends Context.Service<TurnStore, {
   readonly expire: (now: number) => Effect.Effect<number, StoreError>
 }>()("effect-turn/TurnStore") {}
 
+/** What stands for a text that is too long, or too private, to be kept.
+ *
+ * @internal
+ */
+export { sha256 } from "./internal/turnStore/text.ts"
+
 /** A store in memory, which is gone with its layer. */
 const makeMemory = (): TurnStore["Service"] => {
   const kinds = new Map<string, Map<string, Row>>()

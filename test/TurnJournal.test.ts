@@ -5,6 +5,7 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as TestClock from "effect/testing/TestClock"
+import { createHash } from "node:crypto"
 import { int, pick, runs } from "./utils/gen.ts"
 import { Api, call, drive, fork, idle, journalOf, lab, run, words } from "./utils/kit.ts"
 
@@ -18,7 +19,15 @@ describe("a journal in memory", () => {
   it.effect("each use of the layer has a journal of its own only where it is made fresh", () =>
     Effect.gen(function*() {
       const entries = Effect.flatMap(Journal, (journal) => journal.entries(one))
-      const key = { ...one, conversation: undefined, position: 0, id: "a", tool: "read", idempotencyKey: undefined }
+      const key = {
+        ...one,
+        conversation: undefined,
+        position: 0,
+        id: "a",
+        tool: "read",
+        digest: "d",
+        idempotencyKey: undefined
+      }
       yield* Effect.flatMap(Journal, (journal) => journal.reserve(key, me))
       assert.strictEqual((yield* entries).length, 1)
       assert.deepStrictEqual(yield* entries.pipe(Effect.provide(Layer.fresh(TurnJournal.layerMemory))), [])
@@ -145,18 +154,19 @@ describe("R21: a turn with a journal", () => {
       yield* Effect.gen(function*() {
         const calls = [call("post", "a", ["k"]), call("read", "b"), call("write", "c", ["l"])]
         const journal = yield* TurnJournal.TurnJournal
-        const key = (position: number, tool: string) => ({
+        const key = (position: number, tool: string, params: string) => ({
           tenant: "t",
           conversation: undefined,
           turn: "one",
           position,
           id: "",
           tool,
+          digest: createHash("sha256").update(`${tool} ${params}`).digest("hex"),
           idempotencyKey: undefined
         })
         // What a process that crashed has left.
-        yield* journal.reserve(key(0, "post"), me)
-        yield* journal.reserve(key(1, "read"), me)
+        yield* journal.reserve(key(0, "post", `{"k":["k"],"tag":"a"}`), me)
+        yield* journal.reserve(key(1, "read", `{"tag":"b"}`), me)
         const first = yield* drive(run(calls, { turn: "one" }))
         assert.deepStrictEqual(words(first), ["error/in_doubt", "ok", "ok"])
         assert.deepStrictEqual(first.map((one) => [one.effect, one.retryable]), [["unknown", false], ["none", false], [

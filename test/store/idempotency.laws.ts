@@ -327,6 +327,13 @@ export const laws: ReadonlyArray<Law<Service>> = [
             // The owner is too late.
             assert.isFalse(yield* store.settle(key, "me", ok("late")))
             assert.deepStrictEqual(yield* store.lookUp(key), entry)
+            // What was said by hand can be said better by hand.
+            if (resolution._tag === "Applied") {
+              assert.isTrue(entry!.resolved)
+              yield* store.resolve(key, applied({ paid: 31 }))
+              assert.deepStrictEqual((yield* store.lookUp(key))!.outcome!.result, { paid: 31 })
+              yield* store.resolve(key, { _tag: "NotApplied" })
+            }
             assert.strictEqual((yield* Effect.flip(store.resolve(key, resolution)))._tag, "NotInDoubt")
           }
         }
@@ -433,6 +440,8 @@ interface Plain {
   result: unknown
   /** It was unknown when its owner took it over. */
   doubtful: boolean
+  /** It was resolved by hand, and may be so again. */
+  byHand: boolean
 }
 
 const asThePlainRules = (store: Service, seed: number) =>
@@ -488,7 +497,7 @@ const asThePlainRules = (store: Service, seed: number) =>
           )
           if (expected._tag === "Reserved") {
             const doubtful = what === "again" && plain !== undefined
-            plain = { state: "reserved", owner, digest, until: now + lease, result: undefined, doubtful }
+            plain = { state: "reserved", owner, digest, until: now + lease, result: undefined, doubtful, byHand: false }
           }
           break
         }
@@ -530,9 +539,9 @@ const asThePlainRules = (store: Service, seed: number) =>
           const exit = yield* Effect.exit(
             store.resolve(key, not ? { _tag: "NotApplied" } : { _tag: "Applied", result: "by hand" })
           )
-          const does = known() === "unknown"
+          const does = known() === "unknown" || (known() === "applied" && plain!.byHand)
           assert.strictEqual(exit._tag === "Success", does, at)
-          if (does) plain = not ? undefined : { ...plain!, state: "applied", result: "by hand" }
+          if (does) plain = not ? undefined : { ...plain!, state: "applied", result: "by hand", byHand: true }
           break
         }
         case "wait":

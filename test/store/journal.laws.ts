@@ -21,6 +21,7 @@ const keyOf = (position = 0, more?: Partial<CallKey>): CallKey => ({
   position,
   id: `c${position}`,
   tool: "read",
+  digest: "d",
   idempotencyKey: undefined,
   ...more
 })

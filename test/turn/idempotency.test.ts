@@ -8,6 +8,7 @@ import {
   ToolPolicy,
   Turn,
   TurnContext,
+  TurnJournal,
   TurnStore
 } from "effect-turn"
 import type { TurnError, TurnEvent } from "effect-turn"
@@ -83,6 +84,10 @@ const stageOf = (ledger: Ledger) => {
     ),
     record_undo: pipe(tool("record_undo"), IdempotencyStore.record(key), ToolPolicy.undo(() => ledger.undoing)),
     forward_undo: pipe(tool("forward_undo"), ToolPolicy.forward(key), ToolPolicy.undo(() => ledger.undoing)),
+    placed: pipe(
+      tool("placed"),
+      ToolPolicy.forward(({ key }, { conversation, tenant }) => `${tenant}/${conversation}/${key}`)
+    ),
     none: tool("none")
   }
   const toolkit = Toolkit.make(
@@ -93,6 +98,7 @@ const stageOf = (ledger: Ledger) => {
     tools.bank,
     tools.short,
     tools.stubborn,
+    tools.placed,
     tools.record_undo,
     tools.forward_undo,
     tools.none
@@ -135,6 +141,7 @@ const stageOf = (ledger: Ledger) => {
     bank: handler("bank"),
     short: handler("short"),
     stubborn: handler("stubborn"),
+    placed: handler("placed"),
     record_undo: handler("record_undo"),
     forward_undo: handler("forward_undo"),
     none: handler("none")
@@ -192,6 +199,8 @@ const setUp = (options?: IdempotencyStore.Options) =>
 
 const states = (store: IdempotencyStore.IdempotencyStore["Service"]) =>
   Effect.map(store.list(), (entries) => entries.map(({ key, state }) => `${key.key} ${state}`))
+
+const codeOf = (outcome: Outcome.Outcome<any>) => "code" in outcome ? outcome.code : undefined
 
 const ab = { key: "a", sum: 5 }
 
@@ -710,5 +719,91 @@ describe("R3, R23: a doubt is not lost by an attempt to end it", () => {
       ledger.verdict = IdempotencyStore.notApplied
       assert.deepInclude(yield* drive(one("verify", ab)), { code: "failed", effect: "none" })
       assert.deepStrictEqual(yield* states(store), [])
+    }))
+})
+
+describe("R21: a turn that is run again", () => {
+  const again = (
+    first: ReadonlyArray<ToolCall.ToolCall>,
+    second: ReadonlyArray<ToolCall.ToolCall>
+  ) =>
+    Effect.gen(function*() {
+      const setting = yield* setUp()
+      const journal = yield* Layer.build(Layer.fresh(TurnJournal.layerMemory))
+      const run = (calls: ReadonlyArray<ToolCall.ToolCall>) =>
+        drive(Effect.provide(setting.run(calls, { turn: "t1", dedupe: "off" }), journal))
+      return [yield* run(first), yield* run(second), setting] as const
+    })
+  const pay = (id: string, name: string, key: string, sum: number) => ToolCall.make(id, name, { key, sum })
+
+  it.effect("gives no call the outcome of another one, and writes none of it down", () =>
+    Effect.gen(function*() {
+      for (const ids of [["1", "2"], ["x", "y"]] as const) {
+        const [, second, { ledger, one, store }] = yield* again(
+          [pay("1", "none", "ann", 10), pay("2", "record", "ann", 10)],
+          [pay(ids[0], "none", "ben", 500), pay(ids[1], "record", "ben", 500)]
+        )
+        assert.deepStrictEqual(second.map((outcome) => [outcome.status, codeOf(outcome), outcome.effect]), [
+          ["error", "ambiguous_id", "none"],
+          ["error", "ambiguous_id", "none"]
+        ])
+        assert.include(second[0]!.message, `"t1"`)
+        assert.deepStrictEqual(yield* states(store), ["ann applied"])
+        assert.deepInclude(yield* drive(one("record", { key: "ben", sum: 500 })), { status: "ok", started: true })
+        assert.strictEqual(ledger.runs.length, 3)
+      }
+    }))
+
+  it.effect("knows its calls by their place and content, whatever their ids are by now", () =>
+    Effect.gen(function*() {
+      const calls = (a: string, b: string) => [pay(a, "none", "ann", 10), pay(b, "record", "ann", 10)]
+      const [first, second, { ledger }] = yield* again(calls("1", "2"), calls("x", "y"))
+      assert.deepStrictEqual(second.map((outcome) => [outcome.id, outcome.status, outcome.effect]), [
+        ["x", "ok", "applied"],
+        ["y", "ok", "applied"]
+      ])
+      assert.deepStrictEqual(second.map((outcome) => "result" in outcome && outcome.result), [
+        "receipt 1",
+        "receipt 2"
+      ])
+      assert.strictEqual(first.length, 2)
+      assert.strictEqual(ledger.runs.length, 2)
+    }))
+
+  it.effect("calls in another order are other calls", () =>
+    Effect.gen(function*() {
+      const [, second] = yield* again(
+        [pay("1", "none", "ann", 10), pay("2", "forward", "ann", 10)],
+        [pay("2", "forward", "ann", 10), pay("1", "none", "ann", 10)]
+      )
+      assert.deepStrictEqual(second.map(codeOf), ["ambiguous_id", "ambiguous_id"])
+    }))
+})
+
+describe("R23: how long a key is kept", () => {
+  it.effect("what may be forgotten is free, whether or not somebody has removed it", () =>
+    Effect.gen(function*() {
+      const { ledger, one, store } = yield* setUp({ keep: "1 hour" })
+      yield* drive(one("record", ab), 1_000)
+      yield* TestClock.adjust("50 minutes")
+      assert.deepInclude(yield* drive(one("record", ab), 1_000), { replayed: true })
+      yield* TestClock.adjust("20 minutes")
+      assert.deepStrictEqual(yield* states(store), [])
+      assert.deepInclude(yield* drive(one("record", { key: "a", sum: 7 }), 1_000), { status: "ok", started: true })
+      assert.strictEqual(ledger.runs.length, 2)
+      yield* TestClock.adjust("2 hours")
+      assert.strictEqual(yield* store.expire, 1)
+    }))
+
+  it.effect("a key may be made of whose it is", () =>
+    Effect.gen(function*() {
+      const { ledger, one } = yield* setUp()
+      yield* drive(one("placed", ab, {}, TurnContext.make({ tenant: "acme", conversation: "one" })))
+      yield* drive(one("placed", ab, {}, TurnContext.make({ tenant: "acme" })))
+      assert.deepStrictEqual(ledger.runs.map(({ key }) => key), ["acme/one/a", "acme/undefined/a"])
+      ledger.does = ["fails after"]
+      const failed = yield* drive(one("placed", { key: "b" }))
+      assert.deepInclude(failed, { code: "failed", retryable: true })
+      assert.include(failed.message, "is safe")
     }))
 })

@@ -1243,8 +1243,14 @@ describe("policies that break", () => {
       `${keys}expected a list of texts, and got {}`
     ],
     "an idempotency key that throws": [tool(ToolPolicy.forward(boom)), `${key}could not be computed: the policy broke`],
-    "an idempotency key that is empty": [tool(ToolPolicy.forward(() => "")), `${key}must be a text, and is ""`],
-    "an idempotency key that is no text": [tool(ToolPolicy.forward(() => 7 as any)), `${key}must be a text, and is 7`]
+    "an idempotency key that is empty": [
+      tool(ToolPolicy.forward(() => "")),
+      `${key}must be a text that is not empty, and is ""`
+    ],
+    "an idempotency key that is no text": [
+      tool(ToolPolicy.forward(() => 7 as any)),
+      `${key}must be a text that is not empty, and is 7`
+    ]
   }
   for (const [name, [made, message]] of Object.entries(broken)) {
     it.effect(`${name}: a defect that is not run, and nothing else is touched`, () =>

@@ -51,15 +51,34 @@ const nothingChanged = "nothing was changed"
 const unknownButKeyed =
   "whether it took effect is unknown; calling it again with the same arguments is safe, for it carries a key"
 const unknown = "whether it took effect is unknown; find out before you call it again, it could be done twice"
+const unknownButGuarded =
+  "whether it took effect is unknown; its key keeps it from being done twice: called again with the same arguments it is not run until somebody has found out"
 const afterRead = ` while it was running; ${onlyReads}`
 const afterForward = ` while it was running; ${unknownButKeyed}`
 const afterWrite = ` while it was running; ${unknown}`
+const afterGuarded = ` while it was running; ${unknownButGuarded}`
 
-const unknownEffect = (policy: ToolPolicy.ToolPolicy, retryable: boolean): string =>
-  policy.access === "read" ? onlyReads : retryable ? unknownButKeyed : unknown
+/** Our own record keeps the same call from being run again. */
+const guarded = (asked: Asked, { idempotency }: ToolPolicy.ToolPolicy): boolean =>
+  idempotency !== undefined && idempotency.mode !== "forward" && asked.keyIsOfArguments
 
-const whileRunning = (policy: ToolPolicy.ToolPolicy, retryable: boolean): string =>
-  policy.access === "read" ? afterRead : retryable ? afterForward : afterWrite
+const unknownEffect = (asked: Asked, policy: ToolPolicy.ToolPolicy): string =>
+  policy.access === "read"
+    ? onlyReads
+    : safe(asked, policy)
+    ? unknownButKeyed
+    : guarded(asked, policy)
+    ? unknownButGuarded
+    : unknown
+
+const whileRunning = (asked: Asked, policy: ToolPolicy.ToolPolicy): string =>
+  policy.access === "read"
+    ? afterRead
+    : safe(asked, policy)
+    ? afterForward
+    : guarded(asked, policy)
+    ? afterGuarded
+    : afterWrite
 
 const ok = (asked: Asked, result: unknown, encoded: unknown, effect: Outcome.Effect): Any => {
   const { id, name, position } = asked
@@ -92,7 +111,7 @@ export const inDoubt = (asked: Asked, policy: ToolPolicy.ToolPolicy): Any =>
     true,
     policy.access === "read" ? "none" : "unknown",
     false,
-    `this very call was begun before, and how it ended is not known; ${policy.access === "read" ? onlyReads : unknown}`
+    `this very call was begun before, and how it ended is not known; ${unknownEffect(asked, policy)}`
   )
 
 /** The key of the call stands for something else. */
@@ -301,7 +320,7 @@ export const cancelledBeforeStart = (asked: Asked, stop: StopReason): Any =>
 /** Stopped after an attempt that failed and before the next: what the attempts have done stands. */
 export const cancelledBetween = (asked: Asked, stop: StopReason, of: Any, policy: ToolPolicy.ToolPolicy): Any => {
   const retryable = of.effect === "none" || safe(asked, policy)
-  const words = of.effect === "none" && policy.access === "write" ? nothingChanged : unknownEffect(policy, retryable)
+  const words = of.effect === "none" && policy.access === "write" ? nothingChanged : unknownEffect(asked, policy)
   const outcome = base(
     asked,
     "cancelled",
@@ -326,7 +345,7 @@ export const afterAttempts = (
   const counted = attempts < 2 ? undefined : { attempts }
   if (!inDoubt || of.effect !== "none") return { ...of, ...counted }
   const retryable = of.retryable && safe(asked, policy)
-  const message = `${of.message}; an earlier attempt may have done it: ${unknownEffect(policy, retryable)}`
+  const message = `${of.message}; an earlier attempt may have done it: ${unknownEffect(asked, policy)}`
   return { ...of, ...counted, effect: "unknown", retryable, message }
 }
 
@@ -341,7 +360,7 @@ export const cancelled = (asked: Asked, stop: StopReason | undefined, policy: To
       true,
       policy.access === "read" ? "none" : "unknown",
       retryable,
-      saying(code, whileRunning(policy, retryable))
+      saying(code, whileRunning(asked, policy))
     ),
     stop?.reason
   )
@@ -371,7 +390,7 @@ export const timedOut = (asked: Asked, limit: Expired, policy: ToolPolicy.ToolPo
       policy.access === "read" ? "none" : "unknown",
       safe(asked, policy),
       `it ${limit.clock === "timeout" ? "ran" : "was silent"} for ${limit.millis} ms, its limit; ${
-        unknownEffect(policy, safe(asked, policy))
+        unknownEffect(asked, policy)
       }`
     )
   return { ...outcome, limit } as Any
@@ -406,6 +425,22 @@ export const duplicate = (asked: Asked, of: Any, tool: ToolEntry | undefined): E
   return Exit.succeed(copy)
 }
 
+/** What a run of unknown effect came to, in a few words for whoever has to find out. */
+export const noteOf = (outcome: Any): string => {
+  switch (outcome.status) {
+    case "error":
+      return "failure" in outcome
+        ? `it failed: ${describeFailure(outcome.failure, outcome.encoded)}`
+        : `it ended with ${outcome.code}`
+    case "timeout":
+      return `it ran for ${outcome.limit.millis} ms, its limit`
+    case "cancelled":
+      return why[outcome.code]
+    default:
+      return outcome.status
+  }
+}
+
 /** What a started run came to when it failed and neither a stop nor a clock decides. */
 export const failedWith = (asked: Asked, tool: ToolEntry, cause: Cause.Cause<unknown>): Any => {
   const { policy } = tool
@@ -420,7 +455,15 @@ export const failedWith = (asked: Asked, tool: ToolEntry, cause: Cause.Cause<unk
 const defect = (asked: Asked, thrown: unknown, policy: ToolPolicy.ToolPolicy): Any => {
   const write = policy.access === "write"
   const words = `the handler broke: ${describe(thrown)}`
-  return base(asked, "error", "defect", true, write ? "unknown" : "none", false, write ? `${words}; ${unknown}` : words)
+  return base(
+    asked,
+    "error",
+    "defect",
+    true,
+    write ? "unknown" : "none",
+    false,
+    write ? `${words}; ${unknownEffect(asked, policy)}` : words
+  )
 }
 
 /** What a started run came to when it succeeded: `encoded` is the exit of encoding its value. */
@@ -484,7 +527,7 @@ const failed = (asked: Asked, tool: ToolEntry, failure: unknown): Any => {
   const retryable = transient && (effect === "none" || safe(asked, policy))
   const encoded = encodedFailure(tool, failure)
   const told = describeFailure(failure, encoded)
-  const words = effect === "unknown" ? `${told}; ${unknownEffect(policy, retryable)}` : told
+  const words = effect === "unknown" ? `${told}; ${unknownEffect(asked, policy)}` : told
   return { ...base(asked, "error", "failed", true, effect, retryable, words), failure, encoded } as Any
 }
 

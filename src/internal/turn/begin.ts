@@ -8,6 +8,7 @@ import type * as Approval from "../../Approval.ts"
 import type * as Outcome from "../../Outcome.ts"
 import * as Siblings from "../../Siblings.ts"
 import * as ToolCall from "../../ToolCall.ts"
+import type * as TurnContext from "../../TurnContext.ts"
 import * as TurnError from "../../TurnError.ts"
 import type * as TurnEvent from "../../TurnEvent.ts"
 import type { TurnMiddleware } from "../../TurnMiddleware.ts"
@@ -153,7 +154,7 @@ const makeReady = (
   const overloaded = top && runtime.topLevel >= runtime.mostTurns
     ? `as many turns are at work as may be at once (${runtime.mostTurns}): nothing of this one was run`
     : undefined
-  const intake = intakeOf(toolkit, calls, () => state.identity().turn, opts, options, !deciders.none, overloaded)
+  const intake = intakeOf(toolkit, calls, () => state.identity(), opts, options, !deciders.none, overloaded)
   const setting: Setting = {
     runtime,
     around,
@@ -233,7 +234,7 @@ const nobody = new Deciders([], [], undefined, undefined)
 export const intakeOf = (
   toolkit: AnyToolkit,
   calls: ReadonlyArray<ToolCall.ToolCall>,
-  turn: () => string,
+  identity: () => TurnContext.Identity,
   opts: Checked,
   options: BeginOptions | undefined,
   decided: boolean,
@@ -242,7 +243,7 @@ export const intakeOf = (
   new Intake(
     {
       toolkit,
-      turn,
+      identity,
       nameRepair: options?.nameRepair === true,
       finishReason: options?.finishReason,
       messages: options?.messages ?? [],

@@ -9,6 +9,7 @@ import * as Exit from "effect/Exit"
 import type * as Outcome from "../../Outcome.ts"
 import * as ToolCall from "../../ToolCall.ts"
 import type * as ToolPolicy from "../../ToolPolicy.ts"
+import type * as TurnContext from "../../TurnContext.ts"
 import * as TurnError from "../../TurnError.ts"
 import type * as TurnPlan from "../../TurnPlan.ts"
 import { type ArgumentLimits, canonical, describe, parse } from "./json.ts"
@@ -70,17 +71,23 @@ export class Taken implements TurnPlan.Entry {
 /** The place of a call, which notes that it was asked for: a key made of it is another one in the next turn. */
 class AskedPlace implements ToolPolicy.Place {
   asked = false
-  private readonly turnId: () => string
+  private readonly identity: () => TurnContext.Identity
   private readonly at: number
   private readonly label: string
-  constructor(turnId: () => string, at: number, label: string) {
-    this.turnId = turnId
+  constructor(identity: () => TurnContext.Identity, at: number, label: string) {
+    this.identity = identity
     this.at = at
     this.label = label
   }
+  get tenant(): string {
+    return this.identity().tenant
+  }
+  get conversation(): string | undefined {
+    return this.identity().conversation
+  }
   get turn(): string {
     this.asked = true
-    return this.turnId()
+    return this.identity().turn
   }
   get position(): number {
     this.asked = true
@@ -94,7 +101,7 @@ class AskedPlace implements ToolPolicy.Place {
 
 export interface IntakeOptions {
   readonly toolkit: AnyToolkit
-  readonly turn: () => string
+  readonly identity: () => TurnContext.Identity
   readonly nameRepair: boolean
   readonly finishReason: ToolCall.FinishReason | undefined
   readonly messages: ReadonlyArray<Prompt.Message>
@@ -269,7 +276,7 @@ export class Intake {
       taken.keys = keys
     }
     if (policy.idempotency !== undefined) {
-      const place = new AskedPlace(this.options.turn, taken.position, taken.call.id)
+      const place = new AskedPlace(this.options.identity, taken.position, taken.call.id)
       let key: unknown
       try {
         key = policy.idempotency.key(params, place)
@@ -283,7 +290,9 @@ export class Intake {
       if (typeof key !== "string" || key === "") {
         taken.state = refused(
           "defect",
-          `the idempotency key of the tool "${taken.name}" must be a text, and is ${TurnError.show(key)}`
+          `the idempotency key of the tool "${taken.name}" must be a text that is not empty, and is ${
+            TurnError.show(key)
+          }`
         )
         return
       }

@@ -12,7 +12,9 @@ import * as Outcome from "../../Outcome.ts"
 import * as Siblings from "../../Siblings.ts"
 import type * as ToolPolicy from "../../ToolPolicy.ts"
 import type * as TurnJournal from "../../TurnJournal.ts"
+import * as TurnStore from "../../TurnStore.ts"
 import * as Answers from "./answers.ts"
+import { digestOf } from "./approvals.ts"
 import { causeText, type Taken } from "./intake.ts"
 import { inTime, patience } from "./patience.ts"
 import type { Run } from "./run.ts"
@@ -34,8 +36,20 @@ export type Entered =
 const keyOf = (run: Run): TurnJournal.CallKey => {
   const { conversation, tenant, turn } = run.turn.identity()
   const { id, name: tool, position } = run
-  return { tenant, conversation, turn, position, id, tool, idempotencyKey: run.taken.idempotencyKey }
+  return {
+    tenant,
+    conversation,
+    turn,
+    position,
+    id,
+    tool,
+    digest: run.entryDigest,
+    idempotencyKey: run.taken.idempotencyKey
+  }
 }
+
+/** What stands for a call in the journal. Where it may have been exchanged by a human or a middleware it is that of what runs. */
+const digestOfCall = (taken: Taken): Effect.Effect<string> => TurnStore.sha256(digestOf(taken))
 
 /** Whether a call that was begun and lost may be begun again: it reads, or its key keeps it from being done twice. */
 const mayBeginAgain = ({ access, idempotency }: ToolPolicy.ToolPolicy): boolean =>
@@ -45,18 +59,18 @@ const mayBeginAgain = ({ access, idempotency }: ToolPolicy.ToolPolicy): boolean 
 export const enter = (run: Run): Effect.Effect<Entered, never, any> => {
   const { around, graceReads } = run.turn.setting
   const journal = around.journal!
-  const key = keyOf(run)
   const { owner } = run.turn
-  const free = written("free a call", () => journal.free(key, owner))
+  const free = written("free a call", () => journal.free(keyOf(run), owner))
   const late = (fiber: Fiber.Fiber<unknown, unknown>) =>
     Effect.andThen(
       Effect.logWarning("a turn went on while the journal ignored its stop"),
       // What it writes after all is freed then.
       Effect.forkDetach(Effect.andThen(Fiber.await(fiber), free))
     )
-  const reserving = Effect.suspend(() => {
+  const reserving = Effect.flatMap(digestOfCall(run.taken), (digest) => {
+    run.entryDigest = digest
     run.reserved = "perhaps"
-    return journal.reserve(key, { owner, again: mayBeginAgain(run.policy) })
+    return journal.reserve(keyOf(run), { owner, again: mayBeginAgain(run.policy) })
   })
   return Siblings.leavable(reserving, graceReads, late).pipe(
     Effect.flatMap((reservation): Effect.Effect<Entered, never, any> => {
@@ -82,8 +96,8 @@ const notEntered = (run: Run, why: string): Entered => ({
 
 /** The journal knows the call already, from another process or an earlier run of this turn. */
 const known = (run: Run, entry: TurnJournal.Entry): Effect.Effect<Entered, never, any> => {
-  if (entry.key.tool !== run.name) {
-    return Effect.succeed(notEntered(run, `the journal has a call of "${entry.key.tool}" in its place`))
+  if (entry.key.tool !== run.name || entry.key.digest !== run.entryDigest) {
+    return Effect.succeed({ _tag: "answer", outcome: Answers.refused(run, "ambiguous_id", otherCall(run.turn, entry)) })
   }
   if (entry._tag === "settled") {
     return Effect.map(restored(run.runner.entry, entry, run.id), (outcome): Entered =>
@@ -93,6 +107,10 @@ const known = (run: Run, entry: TurnJournal.Entry): Effect.Effect<Entered, never
   }
   return Effect.succeed(entry.lost ? { _tag: "answer", outcome: Answers.inDoubt(run, run.policy) } : { _tag: "wait" })
 }
+
+const otherCall = (turn: TurnState, { key }: TurnJournal.Entry): string =>
+  `the journal has another call (of "${key.tool}") in this place of the turn "${turn.identity().turn}", and the id of a turn stands ` +
+  "for one list of calls: it was not run"
 
 const restored = (
   tool: ToolEntry,
@@ -161,10 +179,17 @@ export const recall = (
   return Effect.gen(function*() {
     const answers = new Map<number, AnyOutcome>()
     for (const entry of yield* Effect.suspend(() => journal!.entries({ tenant, turn }))) {
-      const { id, position, tool: name } = entry.key
+      const { digest, position, tool: name } = entry.key
       const one = taken[position]
-      if (one?.tool === undefined || one.state._tag !== "open" || one.name !== name || one.id !== id) continue
+      if (one?.tool === undefined || one.state._tag !== "open") continue
+      const { id } = one
       const { policy } = one.tool
+      // A human may have edited what was run.
+      const same = one.name === name && (one.needsApproval !== false || (yield* digestOfCall(one)) === digest)
+      if (!same) {
+        answers.set(position, Answers.refused(asked(one), "ambiguous_id", otherCall(state, entry)))
+        continue
+      }
       const answer = entry._tag === "settled"
         ? yield* restored(one.tool, entry, id)
         : entry.lost && !mayBeginAgain(policy)

@@ -321,14 +321,17 @@ const written = ({ key, keys: { store }, owner }: HeldKey, outcome: AnyOutcome):
       ? store.settle(key, owner, Outcomes.toJson(outcome))
       : outcome.effect === "none"
       ? store.free(key, owner)
-      : store.markUnknown(key, owner, outcome.message)
-    // One lost word would leave a write in doubt whose end is known.
+      : store.markUnknown(key, owner, Answers.noteOf(outcome))
+    // One lost word would leave a write in doubt whose end is known; a word whose answer was lost is not said twice.
     return Effect.flatMap(Effect.retry(step, Schedule.exponential(50)), (kept) =>
       kept || outcome.effect === "none"
         ? Effect.void
-        : Effect.logWarning(
-          "the idempotency store did not take what became of a write: its key was settled by somebody else"
-        ))
+        : Effect.flatMap(store.lookUp(key), (entry) =>
+          entry?.owner === owner
+            ? Effect.void
+            : Effect.logWarning(
+              `the idempotency store did not take what became of a write of "${key.tool}": its key was settled by somebody else`
+            )))
   })
 
 /**

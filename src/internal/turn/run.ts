@@ -98,6 +98,8 @@ export class Run extends Siblings.Member<AnyOutcome> implements Backend.Entry, A
   behindHeld = false
   /** Whether the journal has its start. */
   reserved: "no" | "perhaps" | "yes" = "no"
+  /** What stands for it in the journal. */
+  entryDigest = ""
   /** What keeps its entry in the journal. */
   entry: Claim | undefined = undefined
   /** Its idempotency key, once it has it. */

@@ -15,8 +15,16 @@ export const escape = (text: string): string =>
 export const unescape = (text: string): string =>
   text.replace(/[\u0001\ue000]([0-9a-f]{4})/g, (_, code: string) => String.fromCharCode(Number.parseInt(code, 16)))
 
-/** SHA-256, in hexadecimal digits. */
-export const sha256 = (text: string): Effect.Effect<string> =>
+/** SHA-256, in hexadecimal digits: at once where the platform has it, and by Web Crypto elsewhere. */
+export const sha256 = (text: string): Effect.Effect<string> => {
+  const { process } = globalThis as { readonly process?: Partial<NodeJS.Process> }
+  const crypto = process?.getBuiltinModule?.("node:crypto")
+  return crypto === undefined
+    ? webSha256(text)
+    : Effect.sync(() => crypto.createHash("sha256").update(text).digest("hex"))
+}
+
+const webSha256 = (text: string): Effect.Effect<string> =>
   Effect.provide(
     Digest.Digest.use((digest) => digest.digestHex(Digest.sha256, new TextEncoder().encode(text))),
     Digest.layerWebCrypto

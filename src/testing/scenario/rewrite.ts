@@ -245,7 +245,15 @@ const keyOf = (
   }
   const turn = events[0]?.turn ?? ""
   const keyed = calls.flatMap(({ args, params, position }) => {
-    const key = attempt(() => idempotency.key(params, { turn, position, id: all[position]?.id ?? "" }))
+    const key = attempt(() =>
+      idempotency.key(params, {
+        tenant: "default",
+        conversation: undefined,
+        turn,
+        position,
+        id: all[position]?.id ?? ""
+      })
+    )
     return typeof key === "string" ? [{ args, keys: [key] }] : []
   })
   const [template, ...more] = Templates.find(keyed) ?? []
