@@ -7,6 +7,7 @@
  *
  * @since 0.1.0
  */
+import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
 import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
@@ -455,5 +456,31 @@ export const layerRedis = (options?: RedisOptions): Layer.Layer<TurnStore, Store
         openedWithin(redis.make(client, prefix), openMillis, fail),
         (steps) => guarded(steps, timeout, fail)
       ))
+  )
+}
+
+/**
+ * Removes what may be forgotten, again and again: keys, entries of journals, parked turns. What may be forgotten counts as gone also before it
+ * is removed, so this is for the size of the store alone; one process of many needs it.
+ *
+ * **Details**
+ *
+ * `every` is the time between two rounds. Default: 1 hour. A round that fails is in the log, and the next comes all the same.
+ *
+ * @category layers
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const layerExpiry = (
+  options?: { readonly every?: Duration.Input | undefined }
+): Layer.Layer<never, never, TurnStore> => {
+  const every = ToolPolicy.finiteMillis("TurnStore.layerExpiry", "every", options?.every ?? "1 hour")
+  const round = (store: TurnStore["Service"]) =>
+    Effect.flatMap(Clock.currentTimeMillis, store.expire).pipe(
+      Effect.catchCause((cause) => Effect.logWarning("what may be forgotten could not be removed", cause)),
+      Effect.andThen(Effect.sleep(every))
+    )
+  return Layer.effectDiscard(
+    Effect.flatMap(TurnStore, (store) => Effect.forkScoped(Effect.forever(round(store))))
   )
 }
