@@ -298,9 +298,10 @@ const entryOf = (row: TurnStore.Row, now: number): Effect.Effect<Entry, TurnStor
       new TurnStore.StoreError({
         store: "the idempotency store",
         operation: "get",
-        description: `expected a record of format 1 in the row ${row.id}, and got the state ${
-          JSON.stringify(row.state)
-        } with ${TurnError.show(row.body.slice(0, 80))}`
+        // Neither its id nor its body: this may be told to a model, and to whoever reads logs (rule R33).
+        description: `expected a record of format 1 for a key of the tool ${JSON.stringify(row.group)} and the tenant ${
+          JSON.stringify(row.tenant)
+        }, and got another one in the state ${JSON.stringify(row.state)}, made at ${row.createdAt}`
       })
   )
 

@@ -205,9 +205,10 @@ const entryOf = (row: TurnStore.Row, now: number): Effect.Effect<Entry, TurnStor
       new TurnStore.StoreError({
         store: "the journal",
         operation: "get",
-        description: `expected an entry of format 1 in the row ${row.id}, and got the state ${
+        // What else is in the row may be a key.
+        description: `expected an entry of format 1 in the row ${row.id}, and got another one in the state ${
           JSON.stringify(row.state)
-        } with ${TurnError.show(row.body.slice(0, 80))}`
+        }`
       })
   )
 

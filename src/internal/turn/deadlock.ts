@@ -20,6 +20,10 @@ export const progressing = (from: ReadonlyArray<Run>): ReadonlySet<Run> => {
         if (any.length === 0) any = undefined
       }
       if (any === undefined) known.add(run)
+    } else if (run.phase === "ended" && run.appliedKey !== undefined) {
+      // It keeps its key until its unit is decided.
+      for (const other of run.turn.runs) if (other.group === run.group && other.phase !== "ended") every.push(other)
+      if (every.length === 0) known.add(run)
     } else if (run.phase === "waiting") {
       collect(run.node, every)
       if (run.awaited !== undefined) every.push(run.awaited.holder)

@@ -131,7 +131,7 @@ export const keep = (run: Run): void => {
   const journal = around.journal!
   run.entry = {
     what: `the journal's entry of call #${run.position} (${run.name})`,
-    renew: journal.renew(keyOf(run), run.turn.owner)
+    renew: Effect.suspend(() => journal.renew(keyOf(run), run.turn.owner))
   }
   runtime.leasesOf(journal).add(run.entry, around.context)
 }

@@ -310,7 +310,10 @@ export const applied = (run: Run, result: unknown): Effect.Effect<AnyOutcome, ne
 /** Keeps the reservation while the work goes on. */
 export const keep = (run: Run, held: HeldKey): void => {
   const { keys, owner } = held
-  held.claim = { what: `the idempotency key of "${run.name}"`, renew: keys.store.renew(held.key, owner) }
+  held.claim = {
+    what: `the idempotency key of "${run.name}"`,
+    renew: Effect.suspend(() => keys.store.renew(held.key, owner))
+  }
   keys.leases.add(held.claim, run.turn.setting.around.context)
 }
 

@@ -2,6 +2,7 @@
 import type * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import type * as Fiber from "effect/Fiber"
+import * as Siblings from "../../Siblings.ts"
 
 /** Says a word for one claim; false where it is lost. */
 export interface Claim {
@@ -40,9 +41,9 @@ export class Leases {
     Effect.forEach(this.claims, (claim) => this.renew(claim), { concurrency: 16, discard: true })
   )
 
-  /** A word that a store does not take is said again in the next round. */
+  /** A word that a store does not take is said again in the next round. One that never returns keeps no other claim waiting. */
   private renew(claim: Claim): Effect.Effect<void> {
-    return claim.renew.pipe(
+    return Siblings.leavable(claim.renew, 0, () => Effect.void).pipe(
       Effect.timeout(this.every),
       Effect.flatMap((kept) => {
         if (kept || !this.claims.delete(claim)) return Effect.void

@@ -108,6 +108,8 @@ export class Run extends Siblings.Member<AnyOutcome> implements Backend.Entry, A
   appliedKey: HeldKey | undefined = undefined
   /** The key that it waits for: another run has it, here. */
   awaited: { readonly keys: Keys; readonly id: string; readonly holder: Run } | undefined = undefined
+  /** The steps of middleware before it are done: they have decided with which arguments it is made, whatever it waits for then. */
+  prepared = false
   /** Its key has been looked up, since it last waited for it. */
   looked = false
   /** How often another process was found at work with its key. */

@@ -44,7 +44,7 @@ export class Starts {
       return false
     }
     // What stands before the start may change the arguments, and with them the key.
-    if (run.looked || !limited || this.turn.setting.middleware?.hasBefore === true) return true
+    if (run.looked || !limited || !this.isPrepared(run)) return true
     this.turn.running++
     this.before(run, Keys.look(run), (found: Keys.Found) => {
       if (found._tag === "answer") return this.turn.conclude(run, found.outcome)
@@ -54,6 +54,10 @@ export class Starts {
       run.becomesReady()
     })
     return false
+  }
+
+  private isPrepared(run: Run): boolean {
+    return run.prepared || this.turn.setting.middleware?.hasBefore !== true
   }
 
   /** Another run of this process has the key: its end is waited for, without a permit. */
@@ -108,12 +112,13 @@ export class Starts {
     const repeated = repeatedTooOften(this.turn.setting, run.taken)
     if (repeated !== undefined) return this.turn.conclude(run, Answers.refused(run, "over_limit", repeated))
     this.turn.running++
-    const { middleware } = this.turn.setting
-    if (middleware === undefined || !middleware.hasBefore) return this.reserve(run)
-    this.before(run, middleware.before(run, this.turn.setting.intake), (ready: Ready) => {
+    if (this.isPrepared(run)) return this.reserve(run)
+    const { intake, middleware } = this.turn.setting
+    this.before(run, middleware!.before(run, intake), (ready: Ready) => {
       switch (ready._tag) {
         case "ready":
           run.taken = ready.taken
+          run.prepared = true
           return this.reserve(run)
         case "refused":
           return this.turn.conclude(run, ready.outcome)
@@ -182,6 +187,7 @@ export class Starts {
           }
           run.approved = { digest: digestOf(verdict.taken), note: verdict.note, waited: verdict.waited }
           run.taken = verdict.taken
+          run.prepared = true
           return this.reserve(run)
       }
     }, () => this.turn.tooLate(noted))

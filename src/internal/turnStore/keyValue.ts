@@ -224,8 +224,8 @@ export const make = (
           )
         )
       })
-    const titled = (kind: string, id: string) =>
-      `${JSON.stringify(id.slice(0, 200))} of the kind ${JSON.stringify(kind)}`
+    // Its id may be a key, which is told to nobody: the names tell which one it is.
+    const titled = (kind: string) => `of the kind ${JSON.stringify(kind)}`
 
     type Place = Effect.Success<ReturnType<typeof read>>
     const write = (name: string, { found, newest }: Place, row: Row) =>
@@ -240,17 +240,20 @@ export const make = (
     /** The names that begin like this, each once. */
     const names = (beginning: string) =>
       Effect.map(kv.keys, (keys) =>
-        new Set(keys.filter((key) => key.startsWith(beginning) && /\.[ab]$/.test(key)).map((key) => key.slice(0, -2))))
+        new Set(
+          keys.filter((key) => key.startsWith(beginning) && /\.[ab]$/.test(key)).map((key) => key.slice(0, -2))
+        ))
 
     return {
       get: (kind, id) =>
-        Effect.flatMap(nameOf(kind, id), (name) =>
-          reading(Effect.map(read(name, titled(kind, id)), ({ found }) =>
-            found?.row))),
+        Effect.flatMap(
+          nameOf(kind, id),
+          (name) => reading(Effect.map(read(name, titled(kind)), ({ found }) => found?.row))
+        ),
       insert: (row) =>
         Effect.flatMap(nameOf(row.kind, row.id), (name) =>
           writing(Effect.gen(function*() {
-            const place = yield* read(name, titled(row.kind, row.id))
+            const place = yield* read(name, titled(row.kind))
             if (place.found === undefined) {
               yield* write(name, place, row)
             }
@@ -259,7 +262,7 @@ export const make = (
       change: (kind, id, expected, patch) =>
         Effect.flatMap(nameOf(kind, id), (name) =>
           writing(Effect.gen(function*() {
-            const place = yield* read(name, titled(kind, id))
+            const place = yield* read(name, titled(kind))
             if (place.found === undefined || !fits(place.found.row, expected)) {
               return false
             }
@@ -273,14 +276,11 @@ export const make = (
           reading(Effect.gen(function*() {
             const found = yield* Effect.forEach(
               yield* names(beginning),
-              (name) =>
-                read(name, `under ${name}`),
+              (name) => read(name, `under ${name}`),
               { concurrency: 16 }
             )
             return listed(
-              found.flatMap(({ found }) =>
-                found === undefined ? [] : [found.row]
-              ),
+              found.flatMap(({ found }) => found === undefined ? [] : [found.row]),
               query
             )
           }))),
