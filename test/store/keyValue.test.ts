@@ -299,7 +299,7 @@ it.live("W2: a row of which nothing can be read is an error that names it, where
       fs.writeFileSync(b!, whole)
       assert.deepStrictEqual(yield* store.get(row.kind, row.id), row)
       fs.writeFileSync(b!, whole.subarray(0, Math.max(0, length - 1)))
-      assert.include(yield* unreadable("get", store.get(row.kind, row.id)), 'the row "the id" of the kind "k"')
+      assert.include(yield* unreadable("get", store.get(row.kind, row.id)), 'the row of the kind "k"')
       yield* unreadable("insert", store.insert(row))
       yield* unreadable("change", store.change(row.kind, row.id, {}, undefined))
       yield* unreadable("list", store.list({ kind: row.kind, limit: 9 }))
