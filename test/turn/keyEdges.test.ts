@@ -203,6 +203,22 @@ describe("a turn that is run again with the same id", () => {
 })
 
 describe("a key of a unit that is not decided", () => {
+  it.effect("R20, R25: a member that is given up on, and takes effect later, gives its key back", () =>
+    Effect.gen(function*() {
+      const { ran, run, store } = yield* setUp({ millis: 1_000 })
+      const call = ToolCall.make("1", "undoable", { key: "a" })
+      const options = { siblings: Siblings.allOrNothing, deadline: 100, grace: { writes: 100 } }
+      const first = yield* fork(run([call], options))
+      yield* TestClock.adjust(500)
+      assert.deepInclude((yield* ended(first))[0], { status: "cancelled", effect: "unknown" })
+      yield* TestClock.adjust("1 second")
+      assert.deepStrictEqual((yield* store.list()).map(({ state }) => state), ["applied"])
+      const again = yield* fork(run([call]))
+      yield* TestClock.adjust("1 second")
+      assert.deepInclude((yield* ended(again))[0], { status: "ok", replayed: true })
+      assert.deepStrictEqual(ran, ["undoable a"])
+    }))
+
   it.effect("two units that wait for each other's keys: one is ended by its clock of waiting, and undone, the other goes on", () =>
     Effect.gen(function*() {
       const { ran, run, store } = yield* setUp()

@@ -919,7 +919,8 @@ export class TurnState implements TurnPlan.Nested {
       outcome = Answers.succeeded(run, tool, exit.value, encoded!)
       // A toolkit's own `handle` keeps a result to itself that cannot be encoded.
       const known = Exit.isSuccess(encoded!) || !run.runner.handled
-      if (known && run.canBeUndone) run.applied = { result: exit.value, outcome: undefined }
+      // One that was given up on is none of its unit any more (N5).
+      if (known && run.canBeUndone && !run.givenUp) run.applied = { result: exit.value, outcome: undefined }
     }
     if (run.permit?.admission !== undefined) run.permit.verdict = Answers.verdict(outcome, policy)
     outcome = inAll(run, outcome)
@@ -1185,7 +1186,8 @@ export class TurnState implements TurnPlan.Nested {
       run.node = undefined
       runtime.endNode(node, true)
     }
-    if (this.closed) runtime.tidy(this.setting.around.tenant)
+    // Its keys go back at the end of the step.
+    if (this.closed) runtime.later(() => runtime.tidy(around.tenant))
     runtime.quiet()
   }
 
