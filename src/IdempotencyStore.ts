@@ -189,13 +189,14 @@ export class IdempotencyStore extends Context.Service<IdempotencyStore, {
    */
   readonly free: (key: Key, owner: string) => Effect.Effect<boolean, TurnStore.StoreError>
   /**
-   * What the owner has settled, or marked unknown, was to be undone: it was, and the key is free again; it was, and the key is not to be used again, for its
-   * backend remembers it (`undone`); or that failed, and nobody knows what of it stands.
+   * What the owner has settled, or marked unknown, is to be undone: that has begun, so nobody is to be told that it stands, and the key is
+   * reserved as before (`undoing`); it was, and the key is free again; it was, and the key is not to be used again, for its backend remembers
+   * it (`undone`); or that failed, and nobody knows what of it stands.
    */
   readonly undo: (
     key: Key,
     owner: string,
-    to: "free" | "undone" | "unknown",
+    to: "undoing" | "free" | "undone" | "unknown",
     note: string
   ) => Effect.Effect<boolean, TurnStore.StoreError>
   /** In the order of an id that only the store knows; `after` is the last key of the page before. */
@@ -264,6 +265,9 @@ const isState = Schema.is(State)
 
 /** The state of a row that was unknown before its owner reserved it: to everybody else it is reserved. */
 const takenOver = "taken over"
+/** The state of a row whose owner undoes it: to everybody else it is reserved. */
+const undoing = "undoing"
+type RowState = State | typeof takenOver | typeof undoing
 
 /** It may be forgotten, and so it is, also where nobody has removed it yet. */
 const isForgotten = ({ expiresAt }: TurnStore.Row, now: number): boolean => expiresAt !== null && expiresAt <= now
@@ -276,7 +280,7 @@ const entryOf = (row: TurnStore.Row, now: number): Effect.Effect<Entry, TurnStor
     Effect.gen(function*() {
       const [tenant, conversation, tool, key] = yield* decodeId(row.id)
       const body = yield* decodeBody(row.body)
-      const state = row.state === takenOver ? "reserved" : row.state
+      const state = row.state === takenOver || row.state === undoing ? "reserved" : row.state
       if (!isState(state)) return yield* Effect.fail(undefined)
       const lost = state === "reserved" && row.leaseUntil <= now
       const note = lost ? "whoever ran it was not heard of again" : body.note
@@ -391,14 +395,14 @@ const make = (options: Options | undefined): Effect.Effect<IdempotencyStore["Ser
     const forgotten = (at: number) => (keep === Infinity ? null : at + keep)
 
     /** A late word of an owner counts as long as nobody else has said anything. */
-    const reserved = (step: (state: State | typeof takenOver) => Effect.Effect<boolean, TurnStore.StoreError>) =>
+    const reserved = (step: (state: RowState) => Effect.Effect<boolean, TurnStore.StoreError>) =>
       Effect.flatMap(step("reserved"), (done) => done ? Effect.succeed(true) : step(takenOver))
 
     /** One step. */
     const write = (
       key: Key,
       owner: string,
-      from: State | typeof takenOver,
+      from: RowState,
       to: (at: number) => Omit<TurnStore.Patch, "updatedAt">
     ) =>
       Effect.flatMap(now, (at) => store.change(kind, idOf(key), { owner, state: from }, { ...to(at), updatedAt: at }))
@@ -412,7 +416,10 @@ const make = (options: Options | undefined): Effect.Effect<IdempotencyStore["Ser
           entry === undefined
             ? Effect.succeed(undefined)
             : Effect.map(digestOf(text), (digest) => inTheWay(entry, digest))),
-      renew: (key, owner) => reserved((from) => write(key, owner, from, (at) => ({ leaseUntil: at + lease }))),
+      renew: (key, owner) => {
+        const renew = (from: RowState) => write(key, owner, from, (at) => ({ leaseUntil: at + lease }))
+        return Effect.flatMap(reserved(renew), (done) => done ? Effect.succeed(true) : renew(undoing))
+      },
       settle: (key, owner, outcome) =>
         reserved((from) =>
           write(key, owner, from, (at) => ({
@@ -430,15 +437,18 @@ const make = (options: Options | undefined): Effect.Effect<IdempotencyStore["Ser
             : store.change(kind, idOf(key), { owner, state: from }, undefined)
         ),
       undo: (key, owner, to, note) => {
-        const undo = (from: State) =>
+        const undo = (from: RowState) =>
           to === "free"
             ? store.change(kind, idOf(key), { owner, state: from }, undefined)
             : write(key, owner, from, (at) => ({
               state: to,
-              expiresAt: to === "unknown" ? null : forgotten(at),
+              leaseUntil: to === "undoing" ? at + lease : 0,
+              expiresAt: to === "undone" ? forgotten(at) : null,
               body: bodyOf({ note })
             }))
-        return Effect.flatMap(undo("applied"), (done) => done ? Effect.succeed(true) : undo("unknown"))
+        return Effect.gen(function*() {
+          return (yield* undo("applied")) || (yield* undo("unknown")) || (yield* undo(undoing))
+        })
       },
       list: (options) => {
         const { after, limit = 100, state, tenant } = options ?? {}
@@ -465,7 +475,7 @@ const make = (options: Options | undefined): Effect.Effect<IdempotencyStore["Ser
           // store's: all of them are read, since there are few.
           return Effect.map(
             Effect.forEach(
-              ["reserved", takenOver, ...(state === "unknown" ? ["unknown"] : [])],
+              ["reserved", takenOver, undoing, ...(state === "unknown" ? ["unknown"] : [])],
               (rowState) => some(rowState, undefined, Infinity)
             ),
             (all) =>

@@ -360,19 +360,27 @@ export const laws: ReadonlyArray<Law<Service>> = [
     law: (store) =>
       Effect.gen(function*() {
         for (const state of states) {
-          for (const to of ["free", "undone", "unknown"] as const) {
+          for (
+            const to of ["free", "undone", "unknown", "undoing free", "undoing undone", "undoing unknown"] as const
+          ) {
             const key = keyOf()
             yield* into[state](store, key)
-            assert.isFalse(yield* store.undo(key, "other", to, "why"))
-            const done = yield* store.undo(key, "me", to, "why")
+            if (to.startsWith("undoing")) {
+              const begun = yield* store.undo(key, "me", "undoing", "why")
+              assert.strictEqual(begun, state === "applied" || state === "unknown")
+              if (!begun) continue
+            }
+            const last = to.replace("undoing ", "") as "free" | "undone" | "unknown"
+            assert.isFalse(yield* store.undo(key, "other", last, "why"))
+            const done = yield* store.undo(key, "me", last, "why")
             assert.strictEqual(done, state === "applied" || state === "unknown")
             if (!done) continue
             const next = yield* reserve(store, key, "other", "d", true)
-            const expected = to === "free"
+            const expected = last === "free"
               ? reserved()
-              : to === "unknown"
+              : last === "unknown"
               ? reserved(true)
-              : { _tag: "Taken" as const, state: to }
+              : { _tag: "Taken" as const, state: last }
             assert.deepStrictEqual(next, expected)
           }
         }

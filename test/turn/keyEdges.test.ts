@@ -34,7 +34,11 @@ const key = ({ key }: typeof Params.Type) => key
 const toolkit = Toolkit.make(
   pipe(base("pay"), IdempotencyStore.record(key)),
   pipe(base("forward"), ToolPolicy.forward(key)),
-  pipe(base("undoable"), IdempotencyStore.record(key), ToolPolicy.undo(() => Effect.void)),
+  pipe(
+    base("undoable"),
+    IdempotencyStore.record(key),
+    ToolPolicy.undo(({ note }) => Effect.sleep(note === "slow" ? 10_000 : 0))
+  ),
   base("plain")
 )
 
@@ -42,6 +46,8 @@ interface Around {
   readonly store?: (store: IdempotencyStore.IdempotencyStore["Service"]) => IdempotencyStore.IdempotencyStore["Service"]
   readonly journal?: (journal: TurnJournal.TurnJournal["Service"]) => TurnJournal.TurnJournal["Service"]
   readonly millis?: number
+  /** Of another process. */
+  readonly rows?: TurnStore.TurnStore["Service"]
   readonly inside?: (params: typeof Params.Type, context: Context.Context<any>) => Effect.Effect<void>
 }
 
@@ -54,9 +60,10 @@ const setUp = (around: Around = {}) =>
         ran.push(`${name} ${params.key}${params.note ?? ""}`)
         if (around.inside !== undefined) yield* around.inside(params, context)
         yield* Effect.sleep(around.millis ?? 20)
+        if (params.key === "fails") return yield* Effect.fail("no")
         return `${params.key}${params.note ?? ""}`
       })
-    const rows = Context.get(yield* Layer.build(Layer.fresh(TurnStore.layerMemory)), TurnStore.TurnStore)
+    const rows = around.rows ?? Context.get(yield* Layer.build(Layer.fresh(TurnStore.layerMemory)), TurnStore.TurnStore)
     const records = Layer.merge(
       IdempotencyStore.layer({ digest: "text", lease: "3 seconds" }),
       around.journal === undefined ? Layer.empty : TurnJournal.layer({ lease: "3 seconds" })
@@ -203,6 +210,25 @@ describe("a turn that is run again with the same id", () => {
 })
 
 describe("a key of a unit that is not decided", () => {
+  it.effect("R25: what is being undone is told to no other process, in doubt or otherwise, while its owner is at it", () =>
+    Effect.gen(function*() {
+      const { ran, rows, run, store } = yield* setUp()
+      const other = yield* setUp({ rows })
+      const call = ToolCall.make("1", "undoable", { key: "a", note: "slow" })
+      const calls = [call, ToolCall.make("2", "plain", { key: "fails" })]
+      const unit = yield* fork(run(calls, { siblings: Siblings.allOrNothing }))
+      yield* TestClock.adjust(1_000)
+      const another = yield* fork(other.run([call]))
+      // Longer than a lease.
+      yield* TestClock.adjust(5_000)
+      assert.deepInclude(yield* store.lookUp({ tenant: "t", tool: "undoable", key: "a" }), { state: "reserved" })
+      assert.isUndefined(another.pollUnsafe())
+      yield* TestClock.adjust(10_000)
+      assert.deepInclude((yield* ended(unit))[0], { status: "cancelled", effect: "none", undo: "done" })
+      assert.deepInclude((yield* ended(another))[0], { status: "ok", started: true })
+      assert.deepStrictEqual([ran.length, other.ran.length], [2, 1])
+    }))
+
   it.effect("R20, R25: a member that is given up on, and takes effect later, gives its key back", () =>
     Effect.gen(function*() {
       const { ran, run, store } = yield* setUp({ millis: 1_000 })

@@ -742,8 +742,8 @@ describe("R25: each undo is written down", () => {
     Effect.gen(function*() {
       assert.deepStrictEqual(yield* told("a", ToolPolicy.forward<typeof Buy>(key)(Buy)), [
         applied("applied"),
-        // Whoever looks now, after a crash say, is not told that it stands, nor that it does not.
-        ["unknown", "cancelled unknown failed"],
+        // Whoever looks now waits for the end; after a crash it is in doubt.
+        ["reserved", "cancelled unknown failed"],
         "cancelled/by_sibling done (none)",
         ["undone", "cancelled none done"],
         "error/key_reused"
@@ -754,7 +754,7 @@ describe("R25: each undo is written down", () => {
     Effect.gen(function*() {
       assert.deepStrictEqual(yield* told("a", IdempotencyStore.record<typeof Buy>(key)(Buy) as any), [
         applied("applied"),
-        ["unknown", "cancelled unknown failed"],
+        ["reserved", "cancelled unknown failed"],
         "cancelled/by_sibling done (none)",
         ["free", "cancelled none done"],
         "ok"
@@ -765,7 +765,7 @@ describe("R25: each undo is written down", () => {
     Effect.gen(function*() {
       assert.deepStrictEqual(yield* told("stuck", IdempotencyStore.record<typeof Buy>(key)(Buy) as any), [
         applied("applied"),
-        ["unknown", "cancelled unknown failed"],
+        ["reserved", "cancelled unknown failed"],
         "cancelled/by_sibling failed (unknown)",
         ["unknown", "cancelled unknown failed"],
         "error/in_doubt"

@@ -380,10 +380,13 @@ export const undoing = (run: Run, note: string): Effect.Effect<void> | undefined
   const held = run.appliedKey
   if (held === undefined) return undefined
   const { key, keys: { store }, owner } = held
-  return told(
-    "the idempotency store",
-    "keep that a write is being undone",
-    () => Effect.retry(store.undo(key, owner, "unknown", note), Schedule.exponential(50))
+  return Effect.andThen(
+    told(
+      "the idempotency store",
+      "keep that a write is being undone",
+      () => Effect.retry(store.undo(key, owner, "undoing", note), Schedule.exponential(50))
+    ),
+    Effect.sync(() => keep(run, held))
   )
 }
 
@@ -393,6 +396,7 @@ export const undone = (run: Run, outcome: AnyOutcome): Effect.Effect<void> | und
   if (held === undefined) return undefined
   const { key, keys: { store }, owner } = held
   const to = outcome.undo !== "done" ? "unknown" : run.policy.idempotency!.mode === "forward" ? "undone" : "free"
+  if (held.claim !== undefined) held.keys.leases.delete(held.claim)
   return Effect.andThen(
     told(
       "the idempotency store",

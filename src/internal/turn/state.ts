@@ -1406,8 +1406,11 @@ export class TurnState implements TurnPlan.Nested {
       beside?.delete(this)
       // What stands beside it in the same handler may wait for itself now.
       if (beside !== undefined) { for (const turn of beside) turn.touch() }
-      runtime.tidy(around.tenant)
-      runtime.later(() => this.onClosed?.(this.slots as ReadonlyArray<AnyOutcome>))
+      runtime.later(() => {
+        // Keys that were given back in this step are free by now.
+        runtime.tidy(around.tenant)
+        this.onClosed?.(this.slots as ReadonlyArray<AnyOutcome>)
+      })
     })
   }
 

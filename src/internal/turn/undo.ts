@@ -6,8 +6,9 @@
  * - N2: the places of all undos are taken when that is decided, in the reverse order of the ends; they are run in that order, one after the other.
  * - N3: an undo is run once, as a write without a key: nothing interrupts it, and beyond its clock and the grace of writes it goes to the
  *   supervisor.
- * - N4: before an undo begins, the idempotency store and the journal are told that nobody knows whether the call stands; what the undo came to
- *   is written down before the call has its answer.
+ * - N4: before an undo begins, the idempotency store and the journal are told that nobody knows whether the call stands; whoever has the same
+ *   key waits, in every process, for as long as the owner of the key is there. What the undo came to is written down before the call has its
+ *   answer.
  * - N5: what had not ended when it was given up on is none of the unit any more: its answer says that its effect is unknown.
  */
 import type * as Cause from "effect/Cause"
