@@ -1,11 +1,22 @@
 /**
  * Faults that scenario files cannot express, each by its number and words. What is not here belongs to parts that a turn does not
- * have: middleware, decided approvals, retries, budgets, streams of calls, lists, and restarts.
+ * have yet (budgets, lists), or stands beside them: middleware, decided approvals, retries, and streams of calls.
  */
 import { assert, describe, it } from "@effect/vitest"
-import { Backend, Handler, Outcome, ToolPolicy, Turn, type TurnError, type TurnEvent, TurnJournal } from "effect-turn"
-import { FakeTool } from "effect-turn/testing"
-import { Tool } from "effect/ai"
+import {
+  Approval,
+  Backend,
+  Handler,
+  Outcome,
+  ToolPolicy,
+  Turn,
+  TurnContext,
+  type TurnError,
+  type TurnEvent,
+  TurnJournal
+} from "effect-turn"
+import { FakeStore, FakeTool, Simulation } from "effect-turn/testing"
+import { Tool, Toolkit } from "effect/ai"
 import type * as Prompt from "effect/ai/Prompt"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
@@ -860,6 +871,134 @@ describe("20. each member of shared work keeps its own stop", () => {
         assert.strictEqual(at, 70)
         assert.deepStrictEqual(runs, [["interrupted", 70]])
       }
+    }))
+})
+
+describe("22. crash and restart from the journal", () => {
+  const pay = pipe(
+    Tool.make("pay", { parameters: Params, success: Schema.Unknown, failure: Schema.String, needsApproval: true }),
+    write
+  )
+  const look = read(tool("look"))
+  const put = pipe(tool("put"), write, ToolPolicy.forward(({ n }) => `put ${n}`))
+  const short = write(tool("short"))
+  const toolkit = Toolkit.make(pay, look, put, short)
+  const calls = [
+    call("f1", "pay", { k: "acct" }),
+    call("f2", "look", { n: 1 }),
+    call("f3", "put", { k: "p", n: 1 }),
+    call("s1", "short", { k: "d", n: 1 }),
+    call("s2", "short", { k: "d", n: 2 })
+  ]
+
+  /** Runs the turn in a process that dies at a moment, and again in a new one; gives the world and what the second run was told. */
+  const restarted = (deadAt: number, pause: number) =>
+    Effect.gen(function*() {
+      const store = yield* FakeStore.make()
+      const world = yield* FakeTool.makeWorld
+      const asked: Array<string> = []
+      const does = (tool: Tool.Any, latencyMs: number, effectAtMs?: number): any =>
+        FakeTool.handler(world, tool, { type: "ok", latencyMs, effectAtMs, result: `${tool.name} is done` })
+      const layer = Layer.mergeAll(
+        toolkit.toLayer({
+          pay: does(pay, 50, 20),
+          look: does(look, 50),
+          put: does(put, 50, 20),
+          short: does(short, 5)
+        }),
+        Turn.layer(),
+        Layer.provide(TurnJournal.layer(), store.layer)
+      )
+      const once = Turn.run(toolkit, calls, {
+        turn: "the-turn",
+        decide: ({ id }) => {
+          asked.push(id)
+          return Approval.approve()
+        }
+      }).pipe(Effect.provide(layer), Effect.provide(TurnContext.make({ tenant: "acme" })))
+      const first = yield* Simulation.process(once)
+      yield* Effect.sleep(deadAt)
+      yield* first.crash
+      yield* world.crash
+      yield* Effect.sleep(pause)
+      const askedBefore = asked.splice(0)
+      const second = yield* Simulation.process(once)
+      const exit = yield* second.await
+      const outcomes = exit !== undefined && Exit.isSuccess(exit) ? exit.value : assert.fail(String(exit))
+      const spans = [...world.runs]
+        .sort((a, b) => a.startedAt - b.startedAt || a.position - b.position)
+        .map((run) => `${run.id} ${run.startedAt}-${run.endedAt} ${run.end}`)
+      return { askedBefore, askedAgain: asked, outcomes, spans, world }
+    })
+
+  const inSimulation = <A>(program: Effect.Effect<A, unknown>) =>
+    Effect.map(
+      Simulation.run(program),
+      ({ exit, problem }) => exit !== undefined && Exit.isSuccess(exit) ? exit.value : assert.fail(problem)
+    )
+
+  it.effect("what is known stays, what is in doubt is told so, and what may be done twice is done again", () =>
+    Effect.gen(function*() {
+      const { askedAgain, askedBefore, outcomes, spans, world } = yield* inSimulation(restarted(30, 40_000))
+      assert.deepStrictEqual(askedBefore, ["f1"])
+      // The approval is used up, and no new one is asked for.
+      assert.deepStrictEqual(askedAgain, [])
+      assert.deepStrictEqual(
+        outcomes.map((one) => [one.id, words(one), one.started, one.effect, one.retryable]),
+        [
+          ["f1", "error/in_doubt", true, "unknown", false],
+          ["f2", "ok", true, "none", false],
+          ["f3", "ok", true, "applied", false],
+          ["s1", "ok", true, "applied", false],
+          ["s2", "ok", true, "applied", false]
+        ]
+      )
+      assert.deepStrictEqual(outcomes.slice(3).map((one) => one.status === "ok" && one.encoded), [
+        "short is done",
+        "short is done"
+      ])
+      assert.deepStrictEqual(spans, [
+        "f1 0-30 crashed",
+        "f2 0-30 crashed",
+        "f3 0-30 crashed",
+        "s1 0-5 ok",
+        "s2 5-10 ok",
+        "f2 40030-40080 ok",
+        "f3 40030-40080 ok"
+      ])
+      assert.deepStrictEqual(["pay", "put", "short"].map((name) => world.effects(name)), [1, 1, 2])
+    }))
+
+  it.effect("starts are journalled before the handler, and each outcome as soon as it is there", () =>
+    Effect.gen(function*() {
+      for (let deadAt = 0; deadAt <= 60; deadAt++) {
+        const { outcomes, world } = yield* inSimulation(restarted(deadAt, 40_000))
+        const where = `killed at ${deadAt} ms`
+        assert.deepStrictEqual(["pay", "put"].map((name) => world.effects(name) <= 1), [true, true], where)
+        assert.isAtMost(world.executions("pay"), 1, where)
+        assert.isAtMost(world.effects("short"), 2, where)
+        for (const one of outcomes) {
+          const own = world.runs.filter((run) => run.id === one.id)
+          const landed = own.some((run) => run.effectAt !== undefined)
+          assert.isFalse(landed && one.effect === "none", `${where}: ${one.id} is told to have had no effect`)
+          assert.isFalse(!landed && one.effect === "applied", `${where}: ${one.id} is told to have been applied`)
+        }
+        assert.strictEqual(outcomes[1]!.status, "ok", where)
+        assert.strictEqual(outcomes[2]!.status, "ok", where)
+        // What was over when the process was killed has its recorded outcome.
+        const settled = [[50, 0], [5, 3], [10, 4]] as const
+        for (const [end, position] of settled) {
+          if (deadAt > end) assert.strictEqual(outcomes[position]!.status, "ok", where)
+        }
+      }
+    }))
+
+  it.effect("a process that starts before the leases are over waits for them", () =>
+    Effect.gen(function*() {
+      const { outcomes, spans } = yield* inSimulation(restarted(30, 0))
+      assert.deepStrictEqual(outcomes.map((one) => words(one)), ["error/in_doubt", "ok", "ok", "ok", "ok"])
+      assert.deepStrictEqual(spans.slice(0, 5).map((span) => span.slice(0, 2)), ["f1", "f2", "f3", "s1", "s2"])
+      for (const span of spans.slice(5)) assert.isAtLeast(Number(/ (\d+)-/.exec(span)![1]), 30_000, span)
     }))
 })
 
