@@ -28,8 +28,11 @@
  * - `backend`: a name.
  * - `parameters`: JSON Schema of the arguments; absent or `true` is any object.
  * - `timeoutMs`, `queueTimeoutMs`: the limits of running and of waiting.
- * - `idempotency`: `"none"` (default), or `"forward"`: the backend counts one effect a key. `idempotencyKey` is the key's
+ * - `idempotency`: `"none"` (default); `"forward"`: the backend counts one effect a key; `"record"`: the library's own record alone
+ *   guards it. The records are kept in one store for the whole file, with a lease of 30 seconds. `idempotencyKey` is the key's
  *   template; default: the tool's name with its arguments.
+ * - `retry`: `{max, delayMs?, jitter?}`: up to `max` retries of a failure that is safe to retry, each after `delayMs` (default 0) and
+ *   what a refusal asks for; `jitter: true` makes each pause up to half as long again.
  * - `approval`: `true` holds every call. `repeatable`: `true` never merges identical calls.
  * - `placeholders`: `"detect"` (default), `"off"`, or `{literal: [names of arguments]}`.
  * - `behaviour`: one, or a list: the n-th execution takes the n-th, the last one repeats. Where any of the list has a
@@ -39,7 +42,7 @@
  * **A behaviour**: `{type, latencyMs?, effectAtMs?, when?, ignoresInterrupt?, …}`
  *
  * `latencyMs` (default 10) is how long it works. `effectAtMs` is when a write's effect lands; default: the end for `ok`,
- * `returnRaw`, `callsTools` and `failAfterEffect`, never for the others. An effect that would land after the end, or after
+ * `returnRaw`, `callsTools`, `rateLimited` and `failAfterEffect`, never for the others. An effect that would land after the end, or after
  * a stop, does not. `when` has some of the arguments, with their values. `ignoresInterrupt: true` works on to its end although
  * it was stopped.
  *
@@ -52,11 +55,13 @@
  * - `hang`: never ends by itself.
  * - `selfInterrupt`: interrupts itself.
  * - `returnRaw`: answers what JSON cannot hold; `result` is `"undefined"`, `"bigint"`, `"circular"`, `"date"` or `"nan"`.
+ * - `rateLimited`: fails as rate-limited, with `retryAfterMs`, where it starts before the time `untilMs` of the whole file; then `ok`.
  * - `callsTools`: runs `calls` as a nested turn and answers their outcomes. The `policy` holds there too, but for its
  *   deadline.
  *
  * A failure of `failUnknown` and `failAfterEffect` is transient: its call is retryable where that doubles no effect (a
- * read, or a write with `forward`). One of `fail` is transient where the tool has a `retry`, as in `{"max": 0}`.
+ * read, or a write with `forward`). One of `fail` is transient where the tool has a `retry`, as in `{"max": 0}`. One of `rateLimited`
+ * says that nothing was changed.
  *
  * `FakeTool` takes nearly the same behaviours for real tools, with differences: the failure is called `failure` there and
  * `error` here; how a failure is classed there is the tool's own `ToolPolicy.failures`, so that there is one `fail`;
@@ -69,9 +74,13 @@
  * - `startAtMs?`: starts no earlier. `tenant?`: default `"default"`.
  * - `finishReason?`: `"tool-calls"`, `"stop"`; cut short: `"length"`, `"content-filter"`, `"error"`.
  * - `events?`: list of `{type, atMs}`, with `atMs` from the turn's start. `cancelTurn`; `cancelCall` with the `id` of a
- *   call; `interrupt` of the fiber that runs the turn. What comes after the answer still happens, before the next turn
- *   starts.
- * - `resume?`: `true` asks again for the turn before, with `calls` left out, or the same again. Nothing runs twice.
+ *   call; `interrupt` of the fiber that runs the turn; `approve` and `deny` (with a `reason?`) with the `id` of a call that is held;
+ *   `crash`. What comes after the answer still happens, before the next turn starts.
+ * - `resume?`: `true` asks again for the turn before, with `calls` left out, or the same again, and with what was decided since.
+ *   Nothing runs twice.
+ *
+ * A `crash` ends all turns that run, without an answer: nothing of them goes on, no effect lands any more, and what they hold is gone.
+ * What comes next runs in a new process, with the records of idempotency keys and parked turns alone.
  *
  * **The policy**
  *
@@ -81,8 +90,8 @@
  * **What to expect**: what is not named is not checked
  *
  * - `outcomes`: for each turn a list with one entry for each call, in emission order, of any of `id`, `status`, `code`,
- *   `started`, `effect`, `retryable`, `duplicateOf`, `result`. `result` is compared whole, and a code has to be one of the
- *   status.
+ *   `started`, `effect`, `retryable`, `duplicateOf`, `replayed`, `result`; null for a turn that crashed. `result` is compared whole,
+ *   and a code has to be one of the status.
  * - `executions`: tool → starts of its handler. `effects`: tool → effects that landed, also after the answer.
  * - `peak`: backend → the most handlers that ran at once; one that waits for its nested calls is not running.
  * - `before`: pairs of ids: the first had ended when the second started, or in that instant. `overlap`: both ran at the
@@ -97,16 +106,16 @@
  * - R12: conflicting runs of one tenant were apart, and those of one turn in order.
  * - R14: permits were out only for handlers at work.
  * - R17: nothing started, or was at work, after the answer; with a `graceMs`, R20: not before it had run out.
- * - R20, R24: a write without `forward` was not interrupted, and not run twice for one call.
+ * - R20, R24: a write without `forward` was not interrupted, and a write without a key not run twice for one call.
+ * - R23: an idempotency key had one effect; one of `record` was run again only where it had certainly had none.
  * - R29: no text for the model has half a character.
  * - R35: each handler knew which call of which turn it serves.
  * - R36: the runtime shut down.
  *
- * **What the format has and this version does not run**: a tool's `batch`, `resultBudget`, `retry` with a `max` above 0,
- * `idempotency: "record"`, the behaviours `items` and `rateLimited`; the policy's `references: true`
- * and `resultBudget`; the event `crash`; the events `approve` and `deny` for a call that is held, and `resume` after one.
+ * **What the format has and this version does not run**: a tool's `batch` and `resultBudget`, the behaviour `items`; the policy's
+ * `references: true` and `resultBudget`.
  * Such a file is valid, and its report says what was not run, with `pass` false. What would come of them may stand in
- * `expect`: `requests`, `replayed`, `truncated`, and null for the outcomes of a turn that crashed.
+ * `expect`: `requests` and `truncated`.
  *
  * **Example** (A stop does not cut a write short)
  *

@@ -743,9 +743,10 @@ export const process = <A, E, R>(program: Effect.Effect<A, E, R>): Effect.Effect
     const awaited = Deferred.await(over)
     return {
       await: awaited,
-      crash: Effect.suspend(() => {
+      // In one piece: whoever crashes itself does nothing after it.
+      crash: Effect.sync(() => {
         simulator.crash(own)
-        return Effect.asVoid(Deferred.succeed(over, undefined))
+        Deferred.doneUnsafe(over, Effect.succeed(undefined))
       }),
       interrupt: Effect.andThen(Effect.sync(() => fiber.interruptUnsafe()), Effect.asVoid(awaited))
     }

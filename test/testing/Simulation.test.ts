@@ -641,3 +641,128 @@ describe("runs of one program", () => {
       assert.strictEqual((yield* Schema.decodeEffect(Simulation.Falsified)(encoded)).message, falsified.message)
     }))
 })
+
+describe("a process inside a run", () => {
+  it.effect("S6: wherever it crashes, nothing of it goes on, whatever comes to it later", () =>
+    Effect.gen(function*() {
+      /** A process with fibers that sleep, wait for others, wait for a promise, hold a lock, and clean up after themselves. */
+      const crashed = (point: number) =>
+        Effect.gen(function*() {
+          const log: Array<string> = []
+          const outside = yield* Deferred.make<void>()
+          const children: Array<Fiber.Fiber<unknown, unknown>> = []
+          let settle = () => {}
+          const promise = new Promise<void>((resolve) => {
+            settle = resolve
+          })
+          const busy = (name: string, wait: Effect.Effect<unknown>) =>
+            Effect.sync(() => log.push(`${name} begins`)).pipe(
+              Effect.andThen(wait),
+              Effect.andThen(Effect.sync(() => log.push(`${name} ends`))),
+              Effect.ensuring(Effect.sync(() => log.push(`${name} cleans up`)))
+            )
+          const program = Effect.scoped(Effect.gen(function*() {
+            yield* Effect.addFinalizer(() => Effect.sync(() => log.push("the scope closes")))
+            const forks = yield* Effect.forEach([
+              busy("a sleeper", Effect.sleep(10)),
+              busy("a waiter", Deferred.await(outside)),
+              busy("a promise", Effect.promise(() => promise)),
+              busy("a spinner", Effect.forEach([1, 2, 3, 4, 5], () => Effect.yieldNow)),
+              Effect.uninterruptible(busy("a write", Effect.sleep(5)))
+            ], (effect) => Effect.forkChild(effect))
+            children.push(...forks)
+            yield* Fiber.awaitAll(forks)
+          }))
+          const process = yield* Simulation.process(program)
+          yield* Effect.raceFirst(Simulation.point(point), Effect.raceFirst(Effect.sleep(50), process.await))
+          yield* process.crash
+          const then = [...log]
+          const exit = yield* process.await
+          yield* Deferred.succeed(outside, undefined)
+          settle()
+          for (const child of children) child.interruptUnsafe()
+          yield* Effect.sleep(100)
+          assert.deepStrictEqual(log, then, `point ${point}`)
+          return { log: then, exit }
+        })
+      let before = 0
+      let cut = 0
+      for (let point = 1; point <= 120; point++) {
+        for (const schedule of [0, 1, 2]) {
+          const { exit, log } = value(yield* Simulation.run(crashed(point), { schedule }))
+          if (exit === undefined) cut++
+          before = Math.max(before, log.length)
+        }
+      }
+      assert.isAbove(cut, 200)
+      assert.isAbove(before, 5)
+    }))
+
+  it.effect("gives its end, and a crash after it changes nothing", () =>
+    Effect.gen(function*() {
+      const run = yield* Simulation.run(Effect.gen(function*() {
+        const process = yield* Simulation.process(Effect.as(Effect.sleep(10), "done"))
+        const failing = yield* Simulation.process(Effect.fail("broke"))
+        const exit = yield* process.await
+        yield* process.crash
+        yield* process.interrupt
+        return [exit, yield* process.await, yield* failing.await]
+      }))
+      assert.deepStrictEqual(value(run), [Exit.succeed("done"), Exit.succeed("done"), Exit.fail("broke")])
+      assert.strictEqual(run.elapsedMillis, 10)
+    }))
+
+  it.effect("is asked to end, and is waited for; one that is killed meanwhile is not", () =>
+    Effect.gen(function*() {
+      const { log, run } = yield* said((say) =>
+        Effect.gen(function*() {
+          const closing = Effect.onInterrupt(Effect.never, () => Effect.andThen(Effect.sleep(10), say("closed")))
+          const first = yield* Simulation.process(closing)
+          yield* Effect.sleep(1)
+          yield* first.interrupt
+          const exit = yield* first.await
+          yield* say(`at ${yield* Clock.currentTimeMillis}: ${exit !== undefined && Exit.hasInterrupts(exit)}`)
+          const second = yield* Simulation.process(closing)
+          yield* Effect.sleep(1)
+          const stop = yield* Effect.forkChild(second.interrupt)
+          yield* Effect.sleep(5)
+          yield* second.crash
+          yield* Fiber.await(stop)
+          yield* say(`at ${yield* Clock.currentTimeMillis}: ${yield* second.await}`)
+        })
+      )
+      assert.isUndefined(run.problem)
+      assert.deepStrictEqual(log, ["closed", "at 11: true", "at 17: undefined"])
+    }))
+
+  it.effect("can kill itself, and has layers of its own", () =>
+    Effect.gen(function*() {
+      class Count extends Context.Service<Count, { n: number }>()("test/Count") {}
+      let built = 0
+      const layer = Layer.sync(Count, () => ({ n: ++built }))
+      const { log, run } = yield* said((say) =>
+        Effect.gen(function*() {
+          const self = yield* Deferred.make<Effect.Effect<void>>()
+          const program = Effect.gen(function*() {
+            yield* say(`process ${(yield* Count).n}`)
+            yield* Effect.flatten(Deferred.await(self))
+            yield* say("never")
+          }).pipe(Effect.provide(layer))
+          const first = yield* Simulation.process(program)
+          yield* Deferred.succeed(self, first.crash)
+          const exit = yield* first.await
+          const second = yield* Simulation.process(program)
+          yield* second.await
+          yield* say(String(exit))
+        })
+      )
+      assert.isUndefined(run.problem)
+      assert.deepStrictEqual(log, ["process 1", "process 2", "never", "undefined"])
+    }))
+
+  it.effect("is nothing outside a simulation", () =>
+    Effect.gen(function*() {
+      const exit = yield* Effect.exit(Simulation.process(Effect.void))
+      assert.match(String(exit), /Simulation\.process.*inside a simulation/)
+    }))
+})

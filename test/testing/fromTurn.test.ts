@@ -1,11 +1,22 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Backend, Siblings, type ToolCall, ToolPolicy, Turn, TurnContext, type TurnEvent } from "effect-turn"
+import {
+  Backend,
+  IdempotencyStore,
+  Siblings,
+  type ToolCall,
+  ToolPolicy,
+  Turn,
+  TurnContext,
+  type TurnEvent,
+  TurnStore
+} from "effect-turn"
 import { FakeTool, Scenario, Simulation } from "effect-turn/testing"
 import { Tool, Toolkit } from "effect/ai"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import { pipe } from "effect/Function"
 import * as Layer from "effect/Layer"
+import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
 
 class Narrow extends Backend.Service<Narrow>()("test/Narrow") {}
@@ -332,6 +343,42 @@ describe("a scenario of a recorded turn", () => {
       ) assert.include(all, expected)
       assert.deepStrictEqual(scenario.backends, { [Narrow.key]: { concurrency: 1 } })
       assert.isTrue((yield* Scenario.run(scenario)).pass)
+    }))
+
+  it.effect("has one run for a call that was tried again, and says that there were more; a record stays one", () =>
+    Effect.gen(function*() {
+      const world = yield* FakeTool.makeWorld
+      const parameters = Schema.Struct({ k: Schema.String })
+      const Pay = pipe(
+        Tool.make("pay", { parameters, success: Schema.String, failure: Schema.String }),
+        ToolPolicy.write({ keys: ({ k }) => [k] }),
+        IdempotencyStore.record(({ k }) => `pay ${k}`),
+        ToolPolicy.failures({ noEffect: () => true }),
+        ToolPolicy.retry({ times: 1, schedule: Schedule.spaced(5), jitter: false })
+      )
+      const toolkit = Toolkit.make(Pay)
+      const pay = FakeTool.handler(world, Pay, [
+        { type: "fail", latencyMs: 10, failure: "busy" },
+        { type: "ok", latencyMs: 20, result: "paid" }
+      ])
+      const events: Array<TurnEvent.TurnEvent> = []
+      const calls = [{ id: "a", name: "pay", arguments: { k: "x" } }]
+      const program = Turn.run(toolkit, calls, { onEvent: (event) => events.push(event) }).pipe(
+        Effect.provide(Layer.mergeAll(
+          toolkit.toLayer({ pay }),
+          Turn.layer(),
+          Layer.provide(IdempotencyStore.layer({ digest: "text" }), TurnStore.layerMemory)
+        )),
+        Effect.provide(TurnContext.make({ tenant: "default" }))
+      )
+      const { exit } = yield* Simulation.run(program)
+      const outcomes = exit !== undefined && Exit.isSuccess(exit) ? exit.value : assert.fail(String(exit))
+      const { notes, scenario } = yield* Scenario.fromTurn({ toolkit, calls, events, outcomes }, { name: "paid-again" })
+      const tool = scenario.tools["pay"]!
+      assert.deepStrictEqual([tool.idempotency, tool.idempotencyKey], ["record", "pay {k}"])
+      assert.deepInclude(tool.behaviour, { type: "ok", latencyMs: 35 })
+      assert.isTrue((yield* Scenario.run(scenario)).pass)
+      assert.isTrue(notes.some((note) => /tool pay: it was started 2 times/.test(note)), notes.join("\n"))
     }))
 
   it.effect("says what a stop of a call that has no id of its own is not", () =>

@@ -52,7 +52,15 @@ describeShared("shared scenario files", (shared) => {
 const own = path.join(import.meta.dirname, "../fixtures/scenarios")
 
 describe("own scenario files", () => {
-  it.effect.each(["met", "held", "odd-names", "handed-over"])(
+  it.effect.each([
+    "met",
+    "held",
+    "odd-names",
+    "handed-over",
+    "killed-while-booking",
+    "killed-together",
+    "refused-until-later"
+  ])(
     "%s is met",
     (name) => Effect.map(reportOf(own, `${name}.json`), (report) => assert.deepStrictEqual(report.failures, []))
   )

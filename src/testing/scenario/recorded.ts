@@ -155,6 +155,7 @@ export const ranOf = (recorded: RecordedTurn, tools: ReadonlyArray<AiTool.Any | 
   const graces = gracesOf(recorded.options?.grace)
 
   return tools.flatMap((tool, position): ReadonlyArray<Ran> => {
+    // All runs of a call that was tried again are one: from the start of the first to the end of the last.
     const begun = indexOf("CallStarted", position)
     const outcome = outcomes[position]
     const args = objectOf(recorded.calls[position]?.arguments)

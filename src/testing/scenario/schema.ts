@@ -395,7 +395,8 @@ const ruleProblems = (scenario: Scenario): ReadonlyArray<string> => {
     const turn = scenario.turns[index]
     if (turn === undefined) return
     if (list === null) {
-      if (turn.events?.some((event) => event.type === "crash") !== true) {
+      const cut = scenario.concurrent === true ? scenario.turns : [turn]
+      if (!cut.some(({ events }) => events?.some((event) => event.type === "crash") === true)) {
         problems.push(`expect.outcomes[${index}]: null is for a turn that a crash cut off, and this turn has none`)
       }
       return
