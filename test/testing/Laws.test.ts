@@ -1,6 +1,6 @@
 /** The laws on real turns of real tools: they hold, each has something to judge, and each sees what breaks it. */
 import { assert, describe, it } from "@effect/vitest"
-import { Backend, Handler, IdempotencyStore, ToolCall, ToolPolicy, Turn } from "effect-turn"
+import { Backend, Handler, IdempotencyStore, ToolCall, ToolPolicy, Turn, TurnStore } from "effect-turn"
 import { FakeStore, type FakeTool, Laws, Simulation, TurnCase } from "effect-turn/testing"
 import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
@@ -160,6 +160,34 @@ describe("a suite over writes with keys, on a store that takes its time", () => 
     seed: Number(process.env["EFFECT_TURN_SEED"] ?? 1)
   })
 })
+
+it.live("R23: a store that forgets what is in doubt is found out", () =>
+  Effect.gen(function*() {
+    const forgets = Layer.unwrap(
+      Effect.gen(function*() {
+        const rows = yield* TurnStore.TurnStore
+        return Layer.succeed(TurnStore.TurnStore, {
+          ...rows,
+          change: (kind, id, expected, patch) =>
+            rows.change(kind, id, expected, patch?.state === "unknown" ? undefined : patch)
+        })
+      }).pipe(Effect.provide(Layer.fresh(TurnStore.layerMemory)))
+    )
+    const layer = Layer.mergeAll(
+      Layer.provideMerge(keyedHandlers, Layer.sync(Orders, () => new Map())),
+      Layer.provide(IdempotencyStore.layer({ digest: "text" }), forgets),
+      backends
+    )
+    const falsified = yield* Effect.flip(Simulation.forAll(
+      TurnCase.arbitrary(keyed, { oddities: false, arguments: { send: Arbitrary.Constant({ hotel: "c" }) } }),
+      (turnCase) => Effect.flatMap(TurnCase.run(keyed, layer, turnCase), (seen) => Laws.check(seen, [Laws.onceAKey])),
+      { inputs: 300, seeds: 1, show: TurnCase.show }
+    ))
+    assert.match(
+      falsified.problem,
+      /R23: "c\d" \(send\) of turn \d ran, and whether .* had had its effect was not known/
+    )
+  }))
 
 describe("a suite over tools of all kinds", () => {
   Laws.suite(it, { toolkit: kit, layer, inputs: 300, seeds: 5, seed: Number(process.env["EFFECT_TURN_SEED"] ?? 1) })
