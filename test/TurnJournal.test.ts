@@ -154,14 +154,14 @@ describe("R21: a turn with a journal", () => {
       yield* Effect.gen(function*() {
         const calls = [call("post", "a", ["k"]), call("read", "b"), call("write", "c", ["l"])]
         const journal = yield* TurnJournal.TurnJournal
-        const key = (position: number, tool: string, params: string) => ({
+        const key = (position: number, tool: string, args: string) => ({
           tenant: "t",
           conversation: undefined,
           turn: "one",
           position,
           id: "",
           tool,
-          digest: createHash("sha256").update(`${tool} ${params}`).digest("hex"),
+          digest: createHash("sha256").update(JSON.stringify([null, args])).digest("hex"),
           idempotencyKey: undefined
         })
         // What a process that crashed has left.

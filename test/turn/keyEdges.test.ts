@@ -204,8 +204,26 @@ describe("a turn that is run again with the same id", () => {
         const [outcome] = yield* ended(fiber)
         said.push(outcome!.status === "ok" ? outcome!.result : outcome!.code)
       }
-      assert.deepStrictEqual(said, ["a", "store_unavailable", "store_unavailable", "a", "a", "store_unavailable"])
+      assert.deepStrictEqual(said, ["a", "ambiguous_id", "ambiguous_id", "a", "a", "ambiguous_id"])
       assert.deepStrictEqual(ran, ["plain a"])
+    }))
+})
+
+describe("a turn that is run again, whose middleware exchanges arguments", () => {
+  it.effect("has its answers", () =>
+    Effect.gen(function*() {
+      const { ran, run } = yield* setUp({ journal: (journal) => journal })
+      const middleware = [
+        TurnMiddleware.make("note", {
+          before: () => Effect.succeed(TurnMiddleware.replaceArguments({ key: "a", note: "!" }))
+        })
+      ]
+      for (let time = 0; time < 2; time++) {
+        const fiber = yield* fork(run([ToolCall.make("1", "plain", { key: "a" })], { turn: "one", middleware }))
+        yield* TestClock.adjust("1 second")
+        assert.deepInclude((yield* ended(fiber))[0], { status: "ok", result: "a!" })
+      }
+      assert.deepStrictEqual(ran, ["plain a!"])
     }))
 })
 

@@ -14,8 +14,8 @@ import type * as ToolPolicy from "../../ToolPolicy.ts"
 import type * as TurnJournal from "../../TurnJournal.ts"
 import * as TurnStore from "../../TurnStore.ts"
 import * as Answers from "./answers.ts"
-import { digestOf } from "./approvals.ts"
 import { causeText, type Taken } from "./intake.ts"
+import { canonical } from "./json.ts"
 import { inTime, patience } from "./patience.ts"
 import type { Run } from "./run.ts"
 import type { TurnState } from "./state.ts"
@@ -48,8 +48,24 @@ const keyOf = (run: Run): TurnJournal.CallKey => {
   }
 }
 
-/** What stands for a call in the journal. Where it may have been exchanged by a human or a middleware it is that of what runs. */
-const digestOfCall = (taken: Taken): Effect.Effect<string> => TurnStore.sha256(digestOf(taken))
+/**
+ * What stands for a call in the journal: its conversation, and its arguments as the model wrote them. What a human or a middleware makes of
+ * these is decided anew each time.
+ */
+const digestOfCall = ({ setting: { around, calls } }: TurnState, position: number): Effect.Effect<string> =>
+  Effect.suspend(() =>
+    TurnStore.sha256(JSON.stringify([around.conversation ?? null, textOf(calls[position]!.arguments)]))
+  )
+
+const textOf = (given: unknown): string => {
+  try {
+    const text = typeof given === "string" ? given : JSON.stringify(given ?? {})
+    return text.trim() === "" ? "{}" : canonical(JSON.parse(text), Infinity)!
+  } catch {
+    // It is not run: its arguments cannot be read.
+    return String(given)
+  }
+}
 
 /** Whether a call that was begun and lost may be begun again: it reads, or its key keeps it from being done twice. */
 const mayBeginAgain = ({ access, idempotency }: ToolPolicy.ToolPolicy): boolean =>
@@ -67,7 +83,7 @@ export const enter = (run: Run): Effect.Effect<Entered, never, any> => {
       // What it writes after all is freed then.
       Effect.forkDetach(Effect.andThen(Fiber.await(fiber), free))
     )
-  const reserving = Effect.flatMap(digestOfCall(run.taken), (digest) => {
+  const reserving = Effect.flatMap(digestOfCall(run.turn, run.position), (digest) => {
     run.entryDigest = digest
     run.reserved = "perhaps"
     return journal.reserve(keyOf(run), { owner, again: mayBeginAgain(run.policy) })
@@ -184,9 +200,7 @@ export const recall = (
       if (one?.tool === undefined || one.state._tag !== "open") continue
       const { id } = one
       const { policy } = one.tool
-      // A human may have edited what was run.
-      const same = one.name === name && (one.needsApproval !== false || (yield* digestOfCall(one)) === digest)
-      if (!same) {
+      if (one.name !== name || (yield* digestOfCall(state, position)) !== digest) {
         answers.set(position, Answers.refused(asked(one), "ambiguous_id", otherCall(state, entry)))
         continue
       }
