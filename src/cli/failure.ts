@@ -89,12 +89,12 @@ export const fromCliError = (error: CliError.NonShowHelpErrors, command: string)
     case "UnknownSubcommand":
       return misuse(
         "no such command",
-        command.endsWith("keys") ? "list, show or resolve" : "run, plan, scenario, demo or keys",
+        command.endsWith("keys") ? "list, show, resolve or expire" : "run, plan, scenario, demo or keys",
         error.subcommand,
         error.suggestions.length === 0 ? "" : `did you mean ${error.suggestions.join(" or ")}? `
       )
     case "MissingOption":
-      return misuse(`${command} needs --${error.option}`, `--${error.option} with a value`, "no such flag")
+      return misuse(`${command} needs --${error.option}`, `--${error.option} with a value`, `no --${error.option}`)
     case "MissingArgument":
       return misuse(`${command} needs ${error.argument}`, error.argument, "nothing")
     case "UnexpectedArgument":

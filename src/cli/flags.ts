@@ -182,6 +182,15 @@ export const result = Flag.String("result").pipe(
   Flag.optional
 )
 
+export const resultTools = Flag.String("tools").pipe(
+  Flag.withMetavar("MODULE"),
+  Flag.withDescription(
+    "with --result: module that exports the tools, as `effect-turn run` has it: the result is refused where it does not fit the " +
+      "tool's success schema"
+  ),
+  Flag.optional
+)
+
 export const yes = Flag.Boolean("yes").pipe(
   Flag.withDescription("do not ask"),
   Flag.withDefault(false)

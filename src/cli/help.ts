@@ -127,7 +127,7 @@ const stores = [
 const keyMisuse = "misuse: bad arguments, no such key, or a store that does not answer"
 
 export const keys = text([
-  "Shows idempotency keys, and resolves those in doubt: writes of which nobody knows whether they took effect, since the " +
+  "Shows idempotency keys, forgets old ones, and resolves those in doubt: writes of which nobody knows whether they took effect, since the " +
   "program that ran them ended, or its backend did not say.",
   "",
   "While a key is in doubt a call with it is answered `in_doubt` and not run, unless its backend honours the key or can be " +
@@ -141,8 +141,13 @@ export const keys = text([
 export const keysList = text([
   "Lists the keys in doubt, or those in another state.",
   "",
+  "Those in doubt, and those that are being run, come oldest first, by when they were last heard of. Others, and all, come in " +
+  "the store's own order, which is not that of time.",
+  "",
+  "On a narrow terminal the table leaves out the note first, and then when; what it leaves out is said on standard error.",
+  "",
   "With --json one JSON object a line on standard output: {id, key, state, digest, owner, leaseUntil, createdAt, " +
-  "updatedAt, expiresAt, outcome, note}, with times in milliseconds since 1970.",
+  "updatedAt, expiresAt, outcome, note, resolved}, with `resolved: true` where it was resolved by hand, and times in milliseconds since 1970.",
   "",
   ...stores,
   "",
@@ -163,12 +168,27 @@ export const keysResolve = text([
   "With --applied, calls with the key are answered with the result, and never run. With --not-applied the key is free, and " +
   "the next call with it is run. It asks before it does so; where there is no terminal to ask on, say --yes.",
   "",
+  "A result is taken as it is, or with --tools checked with the tool's success schema. A key that was recorded as applied by " +
+  "hand can be resolved again, to correct it; one that was freed has no record any more. What is resolved here is kept for 7 " +
+  "days, whatever the program says of its own.",
+  "",
   ...stores,
   "",
   ...exitCodes([["0", "the key was resolved"], [
     "2",
-    `${keyMisuse}; or the key is not in doubt, or the answer was not yes`
+    `${keyMisuse}; or the key is not in doubt, its result does not fit, or the answer was not yes`
   ], stopped])
+])
+
+export const keysExpire = text([
+  "Forgets what may be forgotten by now, and prints how many rows there were: keys that were applied or undone longer ago than " +
+  "the program keeps them, and what else in the store is kept no longer. What is in doubt is never forgotten.",
+  "",
+  "Their keys are free already: this makes room. With --json it prints {forgotten}.",
+  "",
+  ...stores,
+  "",
+  ...exitCodes([["0", "they are forgotten, also where there were none"], ["2", keyMisuse], stopped])
 ])
 
 /** The whole help of a command, for a terminal of that many columns; 0 where there is none. */
@@ -176,10 +196,10 @@ export const format = (doc: HelpDoc, columns: number, colors: boolean): string =
   wrap(
     defaultFormatter({ colors }).formatHelpDoc({
       ...doc,
-      usage: doc.flags.some((flag) => flag.name === "tools")
-        ? doc.usage.replace("[flags]", "--tools MODULE [flags]")
-        : doc.flags.some((flag) => flag.name === "store")
+      usage: doc.flags.some((flag) => flag.name === "store")
         ? doc.usage.replace("[flags]", "--store STORE [flags]")
+        : doc.flags.some((flag) => flag.name === "tools")
+        ? doc.usage.replace("[flags]", "--tools MODULE [flags]")
         : doc.usage,
       flags: doc.flags.map(brief),
       ...(doc.globalFlags === undefined ? undefined : { globalFlags: doc.globalFlags.map(brief) })

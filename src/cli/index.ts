@@ -18,6 +18,7 @@ import { exitCode, explain, fromCliError } from "./failure.ts"
 import * as Flags from "./flags.ts"
 import * as Help from "./help.ts"
 import * as Input from "./input.ts"
+import * as KeyResolve from "./keyResolve.ts"
 import * as Keys from "./keys.ts"
 import * as Recording from "./recording.ts"
 import * as RunTurn from "./runTurn.ts"
@@ -167,10 +168,11 @@ const keysResolve = Command.make(
     applied: Flags.applied,
     notApplied: Flags.notApplied,
     result: Flags.result,
+    tools: Flags.resultTools,
     yes: Flags.yes,
     json: Flags.json
   },
-  Keys.resolve
+  KeyResolve.resolve
 ).pipe(
   Command.withShortDescription("say what became of a key in doubt"),
   Command.withDescription(Help.keysResolve),
@@ -180,16 +182,29 @@ const keysResolve = Command.make(
       description: "The booking is there: calls with its key are answered with it"
     },
     {
+      command:
+        "effect-turn keys resolve 3f9a --applied --result '{\"booking\": 18}' --tools ./tools.ts --store sqlite:./turns.db",
+      description: "Correct a result that was mistyped, and have it checked"
+    },
+    {
       command: "effect-turn keys resolve 3f9a --not-applied --yes --store sqlite:./turns.db",
       description: "It is certainly not there: the next call makes it"
     }
   ])
 )
 
+const keysExpire = Command.make("expire", { ...storeFlags, json: Flags.json }, Keys.expire).pipe(
+  Command.withShortDescription("forget keys that are kept no longer"),
+  Command.withDescription(Help.keysExpire),
+  Command.withExamples([
+    { command: "effect-turn keys expire --store sqlite:./turns.db", description: "From a cron job, once a day" }
+  ])
+)
+
 const keysCommand = Command.make("keys").pipe(
-  Command.withShortDescription("show and resolve idempotency keys"),
+  Command.withShortDescription("show, resolve and forget idempotency keys"),
   Command.withDescription(Help.keys),
-  Command.withSubcommands([keysList, keysShow, keysResolve])
+  Command.withSubcommands([keysList, keysShow, keysResolve, keysExpire])
 )
 
 const command = Command.make("effect-turn").pipe(

@@ -1,4 +1,5 @@
 /** Opens the store that `--store` names. Its driver is loaded when it is needed, and may not be installed. */
+import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as FileSystem from "effect/FileSystem"
 import * as Layer from "effect/Layer"
@@ -16,10 +17,13 @@ export interface Flags {
   readonly prefix: Option.Option<string>
 }
 
-/** A store that is open, and how it is called where its password may be read by others. */
+/** A store that is open. */
 export interface Opened {
   readonly keys: IdempotencyStore.IdempotencyStore["Service"]
+  /** How it is called where its password may be read by others, and where in it the keys are. */
   readonly name: string
+  /** What to say where there is nothing at all in it, of whatever kind: then it is mostly the wrong one. */
+  readonly emptiness: Effect.Effect<string | undefined, Misuse>
 }
 
 type Keys = Layer.Layer<TurnStore.TurnStore, unknown>
@@ -28,37 +32,52 @@ const forms = "sqlite:FILE, postgres://USER:PASSWORD@HOST/DATABASE or redis://HO
 
 export const open = (flags: Flags): Effect.Effect<Opened, Misuse, FileSystem.FileSystem | Scope.Scope> =>
   Effect.gen(function*() {
-    const name = nameOf(flags)
-    const layer = yield* layerOf(flags, name)
+    const bare = nameOf(flags)
+    const layer = yield* layerOf(flags, bare)
+    const { flag, place } = placeOf(flags)
+    const name = `${bare} (${place})`
     const context = yield* Effect.mapError(
       // What a driver logs is told once, as the error.
       Effect.provideService(
-        Layer.build(Layer.provide(IdempotencyStore.layer(), layer)),
+        Layer.build(Layer.provideMerge(IdempotencyStore.layer(), layer)),
         References.MinimumLogLevel,
         "Error"
       ),
-      (error) => error instanceof Misuse ? error : unopened(name, error)
+      (error) => error instanceof Misuse ? error : unopened(bare, error)
     )
-    return { name, keys: yield* Effect.provide(IdempotencyStore.IdempotencyStore, context) }
+    const rows = Context.get(context, TurnStore.TurnStore)
+    const hasSome = (kind: string) => Effect.map(rows.list({ kind, limit: 1 }), ({ length }) => length > 0)
+    const emptiness = Effect.map(Effect.forEach(kinds, hasSome), (some) =>
+      some.includes(true)
+        ? undefined
+        : `there is nothing at all in ${name}: check ${flag}, which has to be as the program gives it to TurnStore`)
+    return {
+      name,
+      keys: Context.get(context, IdempotencyStore.IdempotencyStore),
+      emptiness: Effect.mapError(emptiness, failed(name, "try again"))
+    }
   })
+
+/** The rows of IdempotencyStore, TurnJournal and ParkedTurns. */
+const kinds = ["key", "call", "parked"]
 
 /** What a step of the store that failed is told as. */
 export const failed = (name: string, advice: string) => (error: TurnStore.StoreError): Misuse =>
   new Misuse({ what: `the store ${name} has failed`, expected: "an answer", received: error.message, advice })
 
-/** Without its password, and with where in it the keys are. */
-const nameOf = ({ prefix, store, table }: Flags): string => {
-  const place = [
-    ...(Option.isSome(table) ? [`table ${table.value}`] : []),
-    ...(Option.isSome(prefix) ? [`prefix ${prefix.value}`] : [])
-  ]
-  const bare = store.replace(/^(\w+:\/\/)[^/]*@/, "$1").replace(/\?.*$/s, "")
-  return place.length === 0 ? bare : `${bare} (${place.join(", ")})`
-}
+/** Without its password. */
+const nameOf = ({ store }: Flags): string => store.replace(/^(\w+:\/\/)[^/]*@/, "$1").replace(/\?.*$/s, "")
+
+const kindOf = ({ store }: Flags): string | undefined => /^[a-z]+(?=:)/.exec(store)?.[0]
+
+/** Where in the store the keys are, also where no flag has said it. */
+const placeOf = (flags: Flags): { readonly flag: string; readonly place: string } =>
+  kindOf(flags)?.startsWith("redis") === true
+    ? { flag: "--prefix", place: `prefix ${Option.getOrElse(flags.prefix, () => defaultPrefix)}` }
+    : { flag: "--table", place: `table ${Option.getOrElse(flags.table, () => defaultTable)}` }
 
 const layerOf = (flags: Flags, name: string): Effect.Effect<Keys, Misuse, FileSystem.FileSystem> => {
-  const kind = /^[a-z]+(?=:)/.exec(flags.store)?.[0]
-  switch (kind) {
+  switch (kindOf(flags)) {
     case "sqlite":
       return Effect.andThen(without(flags, "prefix", "redis"), sqlite(flags, name))
     case "postgres":
@@ -96,6 +115,7 @@ const isThere = (store: string, table: string, name: string): Effect.Effect<neve
   })
 
 const defaultTable = "effect_turn_rows"
+const defaultPrefix = "effect-turn"
 
 /** What is thrown here, such as a bad name of a table, is told as a store that cannot be opened. */
 const layered = <R>(
@@ -131,8 +151,12 @@ const sqlite = ({ store, table }: Flags, name: string): Effect.Effect<Keys, Misu
       return yield* new Misuse({
         what: `cannot open the store ${name}`,
         expected: "sqlite: and the path of a file",
-        received: Option.isNone(info) ? `no such file: ${filename}` : "no file",
-        advice: "check the path"
+        received: filename === ""
+          ? "sqlite: without a path"
+          : Option.isNone(info)
+          ? `no such file: ${filename}`
+          : `no file: ${filename}`,
+        advice: filename === "" ? "say which file, such as sqlite:./turns.db" : "check the path"
       })
     }
     const asked = Option.getOrElse(table, () => defaultTable)
@@ -183,7 +207,7 @@ const redis = ({ prefix, store }: Flags, name: string): Effect.Effect<Keys, Misu
     (NodeRedis) =>
       layered(name, () =>
         Layer.provide(
-          TurnStore.layerRedis(Option.isSome(prefix) ? { prefix: prefix.value } : undefined),
+          TurnStore.layerRedis({ prefix: Option.getOrElse(prefix, () => defaultPrefix) }),
           NodeRedis.layer({ url: store, disableOfflineQueue: true })
         ))
   )

@@ -48,10 +48,11 @@ describe("help", () => {
         plan: ["runs nothing", "toolkit   an effect/ai Toolkit", "EXAMPLES"],
         scenario: ["virtual time", "FILE...", "EXAMPLES", "--explore N", "--replay TEXT"],
         demo: ["travel agent"],
-        keys: ["in doubt", "sqlite:FILE", "list ", "show ", "resolve "],
+        keys: ["in doubt", "sqlite:FILE", "list ", "show ", "resolve ", "expire "],
         "keys list": ["--state STATE", "--limit N", "EXAMPLES"],
         "keys show": ["--conversation NAME", "EXAMPLES"],
-        "keys resolve": ["--applied", "--not-applied", "--result JSON", "EXAMPLES"]
+        "keys resolve": ["--applied", "--not-applied", "--result JSON", "--tools MODULE", "EXAMPLES"],
+        "keys expire": ["--store STORE [flags]", "kept no longer", "EXAMPLES"]
       }
       for (const [command, expected] of Object.entries(texts)) {
         const { code, out } = yield* run([...command.split(" "), "--help"])
@@ -70,7 +71,7 @@ describe("help", () => {
           const command of [[], ["run"], ["plan"], ["scenario"], ["demo"], ["keys"], ["keys", "list"], [
             "keys",
             "resolve"
-          ]]
+          ], ["keys", "expire"]]
         ) {
           const { out } = yield* run([...command, "--help"], { stdout: { columns, rows: 30 } })
           const wide = out.split("\n").filter((line) => displayWidth(line) > (columns === 0 ? 100 : columns))
@@ -113,7 +114,8 @@ describe("help", () => {
     Effect.gen(function*() {
       const { version } = JSON.parse(fs.readFileSync(path.join(import.meta.dirname, "../../package.json"), "utf8"))
       assert.include((yield* run(["--version"])).out, version)
-      assert.include((yield* run(["--completions", "bash"])).out, "scenario")
+      const completions = (yield* run(["--completions", "bash"])).out
+      for (const text of ["scenario", "expire", "--not-applied"]) assert.include(completions, text)
     }))
 })
 

@@ -1,7 +1,8 @@
 import { assert, describe, it } from "@effect/vitest"
-import { IdempotencyStore, TurnStore } from "effect-turn"
+import { IdempotencyStore, ParkedTurns, TurnContext, TurnJournal, TurnStore } from "effect-turn"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import { TestClock } from "effect/testing"
 import * as fs from "node:fs"
 import * as path from "node:path"
 import { afterAll } from "vitest"
@@ -123,6 +124,16 @@ describe("keys list", () => {
       for (const line of lines(bare)) assert.isAtMost(line.length, 80)
       assert.include(bare, "order-broken")
     }))
+
+  it.live("keeps the tool and the key on a narrow terminal, and says what it leaves out", () =>
+    Effect.gen(function*() {
+      const { store } = yield* filled
+      const { err, out } = yield* run(["keys", "list", ...store], { stdout: { columns: 50, rows: 30 } })
+      const rows = lines(out.replaceAll(/\u001b\[\d+m/g, ""))
+      assert.match(rows[0]!, /^id .* tool +key$/)
+      assert.isTrue(rows.slice(1).every((row) => /pay {3}order-(broken|whole)$/.test(row)), out)
+      assert.include(err, "too narrow for since, conversation, note: see effect-turn keys show ID, or --json")
+    }))
 })
 
 describe("keys show", () => {
@@ -160,6 +171,57 @@ describe("keys show", () => {
 })
 
 describe("keys resolve", () => {
+  it.live("says that a result is not checked, and checks it with --tools", () =>
+    Effect.gen(function*() {
+      const file = newFile()
+      const put = of("put-1", { tool: "put" })
+      const look = of("look-1", { tool: "look" })
+      yield* using(sqlite(file), (keys) =>
+        Effect.forEach([put, look, of("pay-1")], (key) =>
+          Effect.andThen(
+            keys.reserve(key, { digest: "d", owner: "me" }),
+            keys.markUnknown(key, "me", "broke")
+          )))
+      const store = ["--store", `sqlite:${file}`]
+      const resolve = (key: string, result: string, ...more: ReadonlyArray<string>) =>
+        Effect.flatMap(
+          idOf(store, key),
+          (id) => run(["keys", "resolve", id, "--applied", "--result", result, "--yes", ...store, ...more])
+        )
+      const module = ["--tools", "test/fixtures/cli/tools.ts"]
+      const refused: ReadonlyArray<readonly [key: string, result: string, words: ReadonlyArray<string>]> = [
+        ["put-1", "17", ["does not fit the success schema of put: nothing was changed", "17: Expected string"]],
+        ["look-1", '{"sen": "x"}', ["does not fit the success schema of look", '{"sen":"x"}: ', "seen"]],
+        ["pay-1", "17", ["has no tool pay", "look, put, break, wait, whose"]]
+      ]
+      for (const [key, result, words] of refused) {
+        const { code, err, out } = yield* resolve(key, result, ...module)
+        assert.deepStrictEqual([code, out], [2, ""])
+        for (const text of words) assert.include(err, text)
+      }
+      assert.strictEqual((yield* listed(store)).length, 3)
+      const fits = yield* resolve("put-1", '"rec"', ...module)
+      assert.strictEqual(fits.code, 0)
+      assert.include(fits.err, 'with the result "rec": a call')
+      assert.include(fits.err, "The result fits the success schema of put in test/fixtures/cli/tools.ts.")
+      assert.include((yield* resolve("pay-1", "17")).err, "The result is not checked against the tool's success schema")
+      assert.match((yield* run(["keys", "show", yield* idOf(store, "put-1"), ...store])).out, /result +"rec"/)
+    }))
+
+  it.live("corrects what was resolved by hand, and nothing else that was applied", () =>
+    Effect.gen(function*() {
+      const { file, store } = yield* filled
+      const id = yield* idOf(store, "order-broken")
+      const resolve = (...args: ReadonlyArray<string>) =>
+        run(["keys", "resolve", id.slice(0, 6), "--applied", ...args, "--yes", ...store])
+      assert.strictEqual((yield* resolve("--result", '"wrogn"')).code, 0)
+      const { code, err } = yield* resolve("--result", '"wrong"')
+      const entry = yield* using(sqlite(file), (keys) => keys.lookUp(of("order-broken")))
+      assert.strictEqual(code, 0, err)
+      assert.include(err, 'It was resolved by hand before, with the result "wrogn": calls may have been answered')
+      assert.strictEqual(entry!.outcome!.result, "wrong")
+    }))
+
   it.live("records what took effect, with its result: calls with the key are answered with it", () =>
     Effect.gen(function*() {
       const { file, store } = yield* filled
@@ -217,11 +279,12 @@ describe("keys resolve", () => {
 
 describe("misuse of keys exits 2, changes nothing, and says what to do", () => {
   const bad: ReadonlyArray<readonly [string, ReadonlyArray<string>, ReadonlyArray<string>]> = [
-    ["no command", ["lisp"], ["list, show or resolve", "did you mean list?"]],
-    ["no store", ["list"], ["needs --store"]],
+    ["no command", ["lisp"], ["list, show, resolve or expire", "did you mean list?"]],
+    ["no store", ["list"], ["needs --store", "got       no --store"]],
     ["a store of no kind", ["list", "--store", "turns.db"], ["sqlite:FILE, postgres://"]],
     ["a file that is not there", ["list", "--store", "sqlite:nowhere.db"], ["no such file: nowhere.db"]],
-    ["a folder", ["list", "--store", "sqlite:src"], ["no file"]],
+    ["a file that is not named", ["list", "--store", "sqlite:"], ["sqlite: without a path", "sqlite:./turns.db"]],
+    ["a folder", ["list", "--store", "sqlite:src"], ["no file: src"]],
     ["a file of something else", ["list", "--store", "sqlite:package.json"], ["not a database", "check the path"]],
     ["a database that is not there", ["list", "--store", "postgres://me:secret@127.0.0.1:1/shop"], [
       "cannot open the store postgres://127.0.0.1:1/shop",
@@ -259,6 +322,13 @@ describe("misuse of keys exits 2, changes nothing, and says what to do", () => {
       const cases: ReadonlyArray<readonly [ReadonlyArray<string>, string]> = [
         [["show"], "the ID that effect-turn keys list shows"],
         [["show", "--tool", "pay"], "got       --tool"],
+        [["show", "--key", "order-broken"], 'say --tenant too, unless it is "default"'],
+        [
+          ["show", "--tool", "pay", "--key", "order-broken", "--conversation", "c-1"],
+          'without --tenant it is the tenant "default" that is looked in'
+        ],
+        [["resolve", broken, "--not-applied", "--tools", "tools.ts"], "--tools without --result"],
+        [["resolve", broken, "--applied", "--tools", "tools.ts"], "--tools without --result"],
         [["show", broken, "--key", "x"], "an ID, or the parts of a key"],
         [["show", "xyz"], "its first 4 characters or more"],
         [["show", broken.startsWith("0000") ? "1111" : "0000"], "has no key with the ID"],
@@ -287,6 +357,132 @@ describe("misuse of keys exits 2, changes nothing, and says what to do", () => {
         assert.strictEqual(code, 2)
         assert.include(err, "a table effect_turn_row")
       }
+    }))
+})
+
+describe("keys in order", () => {
+  /** Keys in doubt since one minute after the other; their names say which is older. */
+  const aged = (filename: string, names: ReadonlyArray<string>) =>
+    using(sqlite(filename), (keys) =>
+      Effect.forEach(names, (name, i) =>
+        Effect.gen(function*() {
+          yield* TestClock.setTime(1_700_000_000_000 + i * 60_000)
+          yield* keys.reserve(of(name), { digest: "d", owner: "me" })
+          yield* keys.markUnknown(of(name), "me", "broke")
+        }))).pipe(Effect.provide(TestClock.layer()))
+
+  it.live("lists those in doubt oldest first, and the oldest of them with --limit", () =>
+    Effect.gen(function*() {
+      const file = newFile()
+      // Neither by their names, nor by their ids.
+      const names = ["m", "z", "a", "k", "b", "y"]
+      yield* aged(file, names)
+      const store = ["--store", `sqlite:${file}`]
+      const listedNames = (...more: ReadonlyArray<string>) =>
+        Effect.map(listed(store, ...more), (all) => all.map((one) => one.key.key))
+      assert.deepStrictEqual(yield* listedNames(), names)
+      assert.deepStrictEqual(yield* listedNames("--limit", "2"), ["m", "z"])
+      assert.deepStrictEqual(yield* listedNames("--state", "all", "--limit", "2"), ["a", "b"])
+      const words = (...more: ReadonlyArray<string>) =>
+        Effect.map(
+          run(["keys", "list", ...store, ...more]),
+          ({ err }) => err.replace(/ in sqlite:\S+ \(table \S+\)/, "")
+        )
+      assert.strictEqual(yield* words(), "6 keys in doubt, oldest first")
+      assert.strictEqual(yield* words("--limit", "2"), "the 2 oldest of 6 keys in doubt: --limit N shows more")
+      assert.strictEqual(yield* words("--limit", "1"), "the oldest of 6 keys in doubt: --limit N shows more")
+      assert.strictEqual(yield* words("--state", "all"), "6 keys, in the store's own order")
+      assert.strictEqual(
+        yield* words("--state", "all", "--limit", "1"),
+        "the first key, in the store's own order: --limit N shows more"
+      )
+    }))
+
+  it.live("lists those that are being run oldest first, lost ones with those in doubt", () =>
+    Effect.gen(function*() {
+      const file = newFile()
+      yield* aged(file, ["b"])
+      yield* using(sqlite(file), (keys) => keys.reserve(of("a"), { digest: "d", owner: "me" })).pipe(
+        Effect.provide(TestClock.layer())
+      )
+      assert.deepStrictEqual((yield* listed(["--store", `sqlite:${file}`])).map((one) => one.key.key), ["a", "b"])
+    }))
+})
+
+describe("keys expire", () => {
+  it.live("forgets what is kept no longer, and says how many rows that were; what is in doubt stays", () =>
+    Effect.gen(function*() {
+      const { file, store } = yield* filled
+      assert.match((yield* run(["keys", "expire", ...store])).out, /^0 rows forgotten in sqlite:/)
+      yield* using(sqlite(file), (keys) =>
+        Effect.forEach(["old-1", "old-2", "old-3"], (name) =>
+          Effect.andThen(
+            keys.reserve(of(name), { digest: "d", owner: "me" }),
+            keys.settle(of(name), "me", paid(1))
+          ))).pipe(Effect.provide(TestClock.layer()))
+      const { code, err, out } = yield* run(["keys", "expire", ...store])
+      assert.deepStrictEqual([code, err], [0, ""])
+      assert.match(out, /^3 rows forgotten in sqlite:.* \(table effect_turn_rows\)$/)
+      assert.deepStrictEqual(JSON.parse((yield* run(["keys", "expire", ...store, "--json"])).out), { forgotten: 0 })
+      const left = (yield* listed(store, "--state", "all")).map((one) => one.key.key)
+      assert.deepStrictEqual(left.toSorted(), ["order-applied", "order-broken", "order-running", "order-whole"])
+    }))
+})
+
+describe("a store with nothing at all in it", () => {
+  const empty = Effect.gen(function*() {
+    const file = newFile()
+    yield* using(sqlite(file), () => Effect.void)
+    return { file, store: ["--store", `sqlite:${file}`] }
+  })
+  const warning = /there is nothing at all in sqlite:.* \(table effect_turn_rows\): check --table/
+
+  it.live("is told as a warning, wherever a key is looked for", () =>
+    Effect.gen(function*() {
+      const { store } = yield* empty
+      const none = yield* run(["keys", "list", ...store])
+      assert.strictEqual(none.code, 0)
+      assert.match(none.err, /^no keys in doubt in sqlite:.* \(table effect_turn_rows\)\nwarning: /)
+      assert.match(none.err, warning)
+      assert.match((yield* run(["keys", "list", ...store, "--json"])).err, warning)
+      assert.match((yield* run(["keys", "expire", ...store])).err, warning)
+      for (const which of [["0000"], ["--tenant", "north", "--tool", "pay", "--key", "x"]]) {
+        const { code, err } = yield* run(["keys", "show", ...which, ...store])
+        assert.strictEqual(code, 2)
+        assert.match(err, warning)
+      }
+    }))
+
+  it.live("is not one that has rows of another kind, or keys of another state", () =>
+    Effect.gen(function*() {
+      const saved = Layer.provideMerge(
+        Layer.merge(TurnJournal.layer(), ParkedTurns.layer()),
+        Layer.succeed(TurnContext.Tenant, "north")
+      )
+      const parked = { _tag: "Note", version: 2, tenant: "north", turn: "t-1" }
+      const call = {
+        tenant: "north",
+        conversation: undefined,
+        turn: "t-1",
+        position: 0,
+        id: "c1",
+        tool: "pay",
+        digest: "d",
+        idempotencyKey: undefined
+      }
+      const others = [
+        Effect.flatMap(TurnJournal.TurnJournal, (journal) => journal.reserve(call, { owner: "me" })),
+        Effect.flatMap(ParkedTurns.ParkedTurns, (turns) => turns.save(parked))
+      ]
+      for (const other of others) {
+        const { file, store } = yield* empty
+        yield* Effect.provide(other as Effect.Effect<unknown, unknown, never>, Layer.provide(saved, sqlite(file)))
+        const { err } = yield* run(["keys", "list", ...store])
+        assert.match(err, /^no keys in doubt in /)
+        assert.notInclude(err, "nothing at all")
+      }
+      const { store } = yield* filled
+      assert.notInclude((yield* run(["keys", "list", ...store, "--tenant", "west"])).err, "nothing at all")
     }))
 })
 
@@ -336,4 +532,17 @@ await describeService("keys in Redis", "Redis", (address) => {
     },
     ["--store", `redis://${address.host}:${address.port}`, "--prefix", prefix]
   )
+  it.live("names the prefix under which it has looked, and warns where there is nothing", () =>
+    Effect.gen(function*() {
+      const store = ["--store", `redis://${address.host}:${address.port}`]
+      const { code, err } = yield* run(["keys", "list", ...store, "--prefix", `${prefix}-not`])
+      assert.strictEqual(code, 0)
+      const place = `redis://${address.host}:${address.port} (prefix ${prefix}-not)`
+      assert.strictEqual(
+        err,
+        `no keys in doubt in ${place}\nwarning: there is nothing at all in ${place}: ` +
+          "check --prefix, which has to be as the program gives it to TurnStore"
+      )
+      assert.include((yield* run(["keys", "list", ...store, "--tenant", prefix])).err, "(prefix effect-turn)")
+    }))
 })
