@@ -567,6 +567,8 @@ type Needs = IdempotencyStore | TurnContext.Tenant
  * `in_doubt` and not run: see {@link IdempotencyStore} for how that is resolved. Such a write is never interrupted. The store, and the
  * tenant, become requirements of the tool: leaving them out does not compile.
  *
+ * `options.scope` says whether the same key means the same write in all conversations of a tenant. Default: `"conversation"`.
+ *
  * @category combinators
  * @since 0.1.0
  * @stability experimental
@@ -586,6 +588,13 @@ export const record = <T extends Tool.Any>(
  * Where the effect of a key is unknown, `ask` is asked before the write is run again: what was applied is answered with its result, what
  * was not is run, and what nobody knows is `in_doubt`. Such a write may be interrupted. What `ask` needs becomes a requirement of the
  * tool; it runs within the tool's running clock, and may be interrupted, so it must only read. What fails knows nothing.
+ *
+ * **Gotchas**
+ *
+ * "Not applied" has to mean that it will not be applied either. A request that was interrupted, or whose process has died, may still be under
+ * way: a backend that cannot tell is to be answered for with {@link notKnown} until that time is over.
+ *
+ * `options.scope` says whether the same key means the same write in all conversations of a tenant. Default: `"conversation"`.
  *
  * @category combinators
  * @since 0.1.0
