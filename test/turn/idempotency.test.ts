@@ -19,6 +19,7 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import { pipe } from "effect/Function"
 import * as Layer from "effect/Layer"
+import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
 import * as Scope from "effect/Scope"
 import * as TestClock from "effect/testing/TestClock"
@@ -84,6 +85,12 @@ const stageOf = (ledger: Ledger) => {
     ),
     record_undo: pipe(tool("record_undo"), IdempotencyStore.record(key), ToolPolicy.undo(() => ledger.undoing)),
     forward_undo: pipe(tool("forward_undo"), ToolPolicy.forward(key), ToolPolicy.undo(() => ledger.undoing)),
+    asked: pipe(
+      tool("asked"),
+      IdempotencyStore.verify({ key, ask: () => ledger.asking ?? Effect.succeed(ledger.verdict) }),
+      ToolPolicy.retry({ times: 1, schedule: Schedule.spaced(10), jitter: false }),
+      ToolPolicy.waitTimeout(50)
+    ),
     placed: pipe(
       tool("placed"),
       ToolPolicy.forward(({ key }, { conversation, tenant }) => `${tenant}/${conversation}/${key}`)
@@ -99,6 +106,7 @@ const stageOf = (ledger: Ledger) => {
     tools.short,
     tools.stubborn,
     tools.placed,
+    tools.asked,
     tools.record_undo,
     tools.forward_undo,
     tools.none
@@ -142,6 +150,7 @@ const stageOf = (ledger: Ledger) => {
     short: handler("short"),
     stubborn: handler("stubborn"),
     placed: handler("placed"),
+    asked: handler("asked"),
     record_undo: handler("record_undo"),
     forward_undo: handler("forward_undo"),
     none: handler("none")
@@ -171,6 +180,7 @@ const processOf = (
     const run = (calls: ReadonlyArray<ToolCall.ToolCall>, options?: Turn.Options, whose = who) =>
       Effect.provide(Effect.provide(Turn.run(toolkit, calls, options), whose), context)
     return {
+      toolkit,
       run,
       one: (name: string, params: Params, options?: Turn.Options, whose = who) =>
         Effect.map(run([ToolCall.make("c", name, params)], options, whose), ([outcome]) => Outcome.toJson(outcome!)),
@@ -805,5 +815,32 @@ describe("R23: how long a key is kept", () => {
       const failed = yield* drive(one("placed", { key: "b" }))
       assert.deepInclude(failed, { code: "failed", retryable: true })
       assert.include(failed.message, "is safe")
+    }))
+})
+
+describe("R20, R24, R25: at the edges", () => {
+  it.effect("the question what became of an attempt has a clock of its own, which is not that of waiting", () =>
+    Effect.gen(function*() {
+      const { ledger, one } = yield* setUp()
+      ledger.does = ["fails after"]
+      ledger.asking = Effect.delay(Effect.succeed(IdempotencyStore.applied("receipt 1")), 100)
+      assert.deepInclude(yield* drive(one("asked", ab)), { status: "ok", effect: "applied", result: "receipt 1" })
+      assert.strictEqual(ledger.runs.length, 1)
+    }))
+
+  it.effect("what a toolkit's own `handle` has done is undone too", () =>
+    Effect.gen(function*() {
+      const { context, ledger, toolkit } = yield* setUp()
+      ledger.does = ["pays", "fails before"]
+      let undone = 0
+      ledger.undoing = Effect.sync(() => undone++)
+      const calls = [ToolCall.make("1", "record_undo", ab), ToolCall.make("2", "none", { key: "z" })]
+      const outcomes = yield* drive(
+        Effect.flatMap(toolkit, (handled) => Turn.run(handled, calls, { siblings: Siblings.allOrNothing })).pipe(
+          Effect.provide(context)
+        )
+      )
+      assert.deepInclude(outcomes[0], { status: "cancelled", effect: "none", undo: "done" })
+      assert.strictEqual(undone, 1)
     }))
 })
