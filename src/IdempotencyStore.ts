@@ -269,9 +269,6 @@ const takenOver = "taken over"
 const undoing = "undoing"
 type RowState = State | typeof takenOver | typeof undoing
 
-/** It may be forgotten, and so it is, also where nobody has removed it yet. */
-const isForgotten = ({ expiresAt }: TurnStore.Row, now: number): boolean => expiresAt !== null && expiresAt <= now
-
 const unknown = (note: string) => ({ state: "unknown", leaseUntil: 0, body: bodyOf({ note }) })
 
 /** The record in a row, as it is now: whoever was silent for too long has lost it. */
@@ -326,8 +323,6 @@ const kept = (
   return { outcome: JSON.parse(text) as Outcome.Encoded }
 }
 
-/** One round more, where somebody else was quicker. */
-const mostRounds = 20
 const pageSize = 500
 
 const make = (options: Options | undefined): Effect.Effect<IdempotencyStore["Service"], never, TurnStore.TurnStore> => {
@@ -349,48 +344,43 @@ const make = (options: Options | undefined): Effect.Effect<IdempotencyStore["Ser
         (row) =>
           row === undefined
             ? Effect.succeed(undefined)
-            : Effect.flatMap(now, (at) => isForgotten(row, at) ? Effect.succeed(undefined) : entryOf(row, at))
+            : Effect.flatMap(now, (at) => TurnStore.mayGo(row, at) ? Effect.succeed(undefined) : entryOf(row, at))
       )
 
     const inTheWay = (entry: Entry, digest: string) =>
       ({ _tag: entry.digest === digest ? "Taken" : "Reused", entry }) as const
 
     const reserve: IdempotencyStore["Service"]["reserve"] = (key, { again, digest: text, notApplied, owner }) =>
-      Effect.gen(function*() {
-        const digest = yield* digestOf(text)
-        const body = bodyOf({})
-        const id = idOf(key)
-        for (let round = 0; round < mostRounds; round++) {
-          const at = yield* now
-          const claim = { state: "reserved", owner, leaseUntil: at + lease, expiresAt: null, updatedAt: at, body }
-          const row = yield* store.insert({
+      Effect.flatMap(digestOf(text), (digest) =>
+        TurnStore.claim(
+          store,
+          (at) => ({
             kind,
-            id,
+            id: idOf(key),
             tenant: key.tenant,
             group: key.tool,
             digest,
+            state: "reserved",
+            owner,
+            leaseUntil: at + lease,
+            expiresAt: null,
             createdAt: at,
-            ...claim
-          })
-          if (row === undefined) return { _tag: "Reserved", again: false } as const
-          if (isForgotten(row, at)) {
-            yield* store.change(kind, id, { state: row.state, owner: row.owner, leaseUntil: row.leaseUntil }, undefined)
-            continue
-          }
-          const entry = yield* entryOf(row, at)
-          if (entry.digest !== digest || entry.state !== "unknown" || again !== true) return inTheWay(entry, digest)
-          const seen = { state: row.state, owner: row.owner, leaseUntil: row.leaseUntil }
-          const state = notApplied === true ? "reserved" : takenOver
-          if (yield* store.change(kind, id, seen, { ...claim, state })) {
-            return { _tag: "Reserved", again: true } as const
-          }
-        }
-        return yield* new TurnStore.StoreError({
-          store: "the idempotency store",
-          operation: "insert",
-          description: `others changed the key ${mostRounds} times meanwhile`
-        })
-      })
+            updatedAt: at,
+            body: bodyOf({})
+          }),
+          notApplied === true ? "reserved" : takenOver,
+          (row, at) =>
+            Effect.map(entryOf(row, at), (entry) =>
+              entry.digest === digest && entry.state === "unknown" && again === true
+                ? undefined
+                : inTheWay(entry, digest)),
+          () =>
+            new TurnStore.StoreError({
+              store: "the idempotency store",
+              operation: "insert",
+              description: "others changed the key too often meanwhile"
+            })
+        ))
 
     const forgotten = (at: number) => (keep === Infinity ? null : at + keep)
 
@@ -461,7 +451,7 @@ const make = (options: Options | undefined): Effect.Effect<IdempotencyStore["Ser
               for (let last = first;;) {
                 const rows = yield* store.list({ kind, tenant, state: rowState, after: last, limit: pageSize })
                 for (const row of rows) {
-                  if (isForgotten(row, at)) continue
+                  if (TurnStore.mayGo(row, at)) continue
                   const entry = yield* entryOf(row, at)
                   if (state === undefined || entry.state === state) found.push(entry)
                 }
@@ -490,7 +480,9 @@ const make = (options: Options | undefined): Effect.Effect<IdempotencyStore["Ser
           const id = idOf(key)
           const row = yield* store.get(kind, id)
           const at = yield* now
-          if (row === undefined || isForgotten(row, at)) return yield* new NotInDoubt({ tool: key.tool, state: "free" })
+          if (row === undefined || TurnStore.mayGo(row, at)) {
+            return yield* new NotInDoubt({ tool: key.tool, state: "free" })
+          }
           const entry = yield* entryOf(row, at)
           if (entry.state !== "unknown" && entry.resolved !== true) {
             return yield* new NotInDoubt({ tool: key.tool, state: entry.state })

@@ -271,7 +271,6 @@ const savedOf = (row: TurnStore.Row, now: number): Effect.Effect<Saved, TurnStor
   )
 
 const isClaimed = (row: TurnStore.Row, now: number): boolean => row.state === "claimed" && row.leaseUntil > now
-const isOver = (row: TurnStore.Row, now: number): boolean => row.expiresAt !== null && row.expiresAt <= now
 
 const seen = ({ leaseUntil, owner, state }: TurnStore.Row): TurnStore.Expected => ({ state, owner, leaseUntil })
 const free = { state: "waiting", owner: "", leaseUntil: 0 }
@@ -320,7 +319,7 @@ const make = (options: Options | undefined): Effect.Effect<ParkedTurns["Service"
           const times = { createdAt: at, updatedAt: at, expiresAt }
           const known = yield* store.insert({ kind, id: row, tenant, group: "", digest: "", body, ...free, ...times })
           if (known === undefined) return
-          if (isOver(known, at)) {
+          if (TurnStore.mayGo(known, at)) {
             yield* store.change(kind, row, seen(known), undefined)
             continue
           }
@@ -341,7 +340,7 @@ const make = (options: Options | undefined): Effect.Effect<ParkedTurns["Service"
         for (let round = 0; round < mostRounds; round++) {
           const known = yield* store.get(kind, row)
           const at = yield* now
-          if (known === undefined || isOver(known, at)) return yield* refused(id, "not_parked", gone)
+          if (known === undefined || TurnStore.mayGo(known, at)) return yield* refused(id, "not_parked", gone)
           if (isClaimed(known, at)) {
             const until = new Date(known.leaseUntil).toISOString()
             return yield* refused(id, "claimed", `it is being resumed elsewhere, until ${until} unless that goes on`)
@@ -462,7 +461,7 @@ const make = (options: Options | undefined): Effect.Effect<ParkedTurns["Service"
         Effect.gen(function*() {
           const row = yield* store.get(kind, rowId(yield* TurnContext.Tenant, id))
           const at = yield* now
-          return row === undefined || isOver(row, at) ? undefined : yield* savedOf(row, at)
+          return row === undefined || TurnStore.mayGo(row, at) ? undefined : yield* savedOf(row, at)
         }),
       list: (options) =>
         Effect.gen(function*() {
@@ -474,7 +473,7 @@ const make = (options: Options | undefined): Effect.Effect<ParkedTurns["Service"
           for (;;) {
             const rows = yield* store.list({ kind, tenant, after: last, limit })
             for (const row of rows) {
-              if (!isOver(row, at)) found.push(yield* savedOf(row, at))
+              if (!TurnStore.mayGo(row, at)) found.push(yield* savedOf(row, at))
               if (found.length >= limit) return found
             }
             if (rows.length < limit) return found
@@ -489,7 +488,7 @@ const make = (options: Options | undefined): Effect.Effect<ParkedTurns["Service"
             const at = yield* now
             if (known === undefined) return false
             if (isClaimed(known, at)) return yield* refused(id, "claimed", "it is being resumed, and cannot be removed")
-            if (yield* store.change(kind, row, seen(known), undefined)) return !isOver(known, at)
+            if (yield* store.change(kind, row, seen(known), undefined)) return !TurnStore.mayGo(known, at)
           }
           return yield* busy("change")
         }),

@@ -186,9 +186,6 @@ const bodyOf = (
   more?: { readonly outcome: Outcome.Encoded; readonly note?: string }
 ): string => JSON.stringify({ format: 1, id, tool, conversation, idempotencyKey, ...more })
 
-/** It may be forgotten, and so it is, also where nobody has removed it yet. */
-const isForgotten = ({ expiresAt }: TurnStore.Row, now: number): boolean => expiresAt !== null && expiresAt <= now
-
 /** The entry in a row, as it is now: whoever was silent for too long has lost it. */
 const entryOf = (row: TurnStore.Row, now: number): Effect.Effect<Entry, TurnStore.StoreError> =>
   Effect.mapError(
@@ -234,8 +231,6 @@ const kept = (outcome: Outcome.Encoded, max: number): { readonly outcome: Outcom
   return { note, outcome: { ...rest, status: "error", code: "unencodable_result", retryable: false, message } }
 }
 
-/** One round more, where somebody else was quicker. */
-const mostRounds = 20
 const pageSize = 500
 
 const make = (options: Options | undefined): Effect.Effect<TurnJournal["Service"], never, TurnStore.TurnStore> => {
@@ -248,38 +243,35 @@ const make = (options: Options | undefined): Effect.Effect<TurnJournal["Service"
     const now = Clock.currentTimeMillis
 
     const reserve: TurnJournal["Service"]["reserve"] = (key, { again, owner }) =>
-      Effect.gen(function*() {
-        const id = idOf(key)
-        const body = bodyOf(key)
-        for (let round = 0; round < mostRounds; round++) {
-          const at = yield* now
-          const claim = { state: "reserved", owner, leaseUntil: at + lease, updatedAt: at, body }
-          const row = yield* store.insert({
-            kind,
-            id,
-            tenant: key.tenant,
-            group: groupOf(key.tenant, key.turn),
-            digest: key.digest,
-            createdAt: at,
-            expiresAt: null,
-            ...claim
+      TurnStore.claim(
+        store,
+        (at) => ({
+          kind,
+          id: idOf(key),
+          tenant: key.tenant,
+          group: groupOf(key.tenant, key.turn),
+          digest: key.digest,
+          state: "reserved",
+          owner,
+          leaseUntil: at + lease,
+          expiresAt: null,
+          createdAt: at,
+          updatedAt: at,
+          body: bodyOf(key)
+        }),
+        "reserved",
+        (row, at) =>
+          Effect.map(entryOf(row, at), (entry) =>
+            entry._tag === "reserved" && entry.lost && again === true
+              ? undefined
+              : { _tag: "Taken", entry } as const),
+        () =>
+          new TurnStore.StoreError({
+            store: "the journal",
+            operation: "insert",
+            description: "others changed the call too often meanwhile"
           })
-          if (row === undefined) return { _tag: "Reserved", again: false } as const
-          if (isForgotten(row, at)) {
-            yield* store.change(kind, id, { state: row.state, owner: row.owner }, undefined)
-            continue
-          }
-          const entry = yield* entryOf(row, at)
-          if (entry._tag === "settled" || !entry.lost || again !== true) return { _tag: "Taken", entry } as const
-          const seen = { state: row.state, owner: row.owner, leaseUntil: row.leaseUntil }
-          if (yield* store.change(kind, id, seen, claim)) return { _tag: "Reserved", again: true } as const
-        }
-        return yield* new TurnStore.StoreError({
-          store: "the journal",
-          operation: "insert",
-          description: `others changed the call ${mostRounds} times meanwhile`
-        })
-      })
+      )
 
     const write = (
       key: CallKey,
@@ -308,7 +300,7 @@ const make = (options: Options | undefined): Effect.Effect<TurnJournal["Service"
           let after: string | undefined
           for (;;) {
             const rows = yield* store.list({ kind, group: groupOf(tenant, turn), after, limit: pageSize })
-            for (const row of rows) if (!isForgotten(row, at)) found.push(yield* entryOf(row, at))
+            for (const row of rows) if (!TurnStore.mayGo(row, at)) found.push(yield* entryOf(row, at))
             if (rows.length < pageSize) return found
             after = rows[rows.length - 1]!.id
           }

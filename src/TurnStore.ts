@@ -168,6 +168,14 @@ export class TurnStore extends Context.Service<TurnStore, {
  */
 export { sha256 } from "./internal/turnStore/text.ts"
 
+/** What the services over rows have in common: whether a row may be forgotten, and how an owner comes to one.
+ *
+ * @internal
+ */
+export { claim } from "./internal/turnStore/claim.ts"
+/** @internal */
+export { mayGo } from "./internal/turnStore/rows.ts"
+
 /** A store in memory, which is gone with its layer. */
 const makeMemory = (): TurnStore["Service"] => {
   const kinds = new Map<string, Map<string, Row>>()

@@ -844,3 +844,33 @@ describe("R20, R24, R25: at the edges", () => {
       assert.strictEqual(undone, 1)
     }))
 })
+
+it.effect("R5: answers from one record do not share memory", () =>
+  Effect.gen(function*() {
+    const Fare = pipe(
+      Tool.make("fare", { parameters: Params, success: Schema.Struct({ left: Schema.mutableKey(Schema.Finite) }) }),
+      ToolPolicy.write({ keys: () => [] }),
+      ToolPolicy.repeatable,
+      IdempotencyStore.record(key)
+    )
+    const toolkit = Toolkit.make(Fare)
+    const services = yield* Layer.build(
+      Layer.mergeAll(
+        Turn.layer(),
+        toolkit.toLayer({ fare: () => Effect.succeed({ left: 3 }) }),
+        Layer.fresh(IdempotencyStore.layerMemory)
+      )
+    )
+    const calls = [1, 2, 3].map((n) => ToolCall.make(`${n}`, "fare", ab))
+    const outcomes = yield* drive(
+      Turn.run(toolkit, calls).pipe(Effect.provide(Context.merge(who, services)))
+    )
+    assert.deepStrictEqual(outcomes.map((outcome) => outcome.replayed), [undefined, true, true])
+    const results = outcomes.map((outcome) => {
+      if (outcome.status !== "ok") throw new Error("expected three results")
+      return outcome.result
+    })
+    results[0]!.left = 0
+    results[1]!.left = 1
+    assert.deepStrictEqual(results, [{ left: 0 }, { left: 1 }, { left: 3 }])
+  }))
