@@ -337,8 +337,9 @@ const overSql = (owner: string, options: SqlOptions | undefined) => {
  *
  * **Details**
  *
- * Each step is one statement, with its own connection: a step that is done inside of a transaction of the application stands, whatever
- * becomes of the transaction. Processes may share the table, at any isolation level.
+ * Each step is one statement, with its own connection (an insert into SQLite may be two, one after the other): a step that is done
+ * inside of a transaction of the application stands, whatever becomes of the transaction. Processes may share the table, at any
+ * isolation level.
  *
  * The table is made when the layer is built, by a migration that is recorded in a table of the same name with `_migrations` after it.
  * Many processes may start at once. Where the table is there, the program needs no rights but to read and write it.
