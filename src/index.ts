@@ -6,12 +6,13 @@
  * of any other layer do not.
  *
  * - **words**, data and schemas: `ToolCall`, `Outcome`, `ToolPolicy`, `TurnContext`, `TurnError`, `TurnEvent`
- * - **pure**, decides and never runs: `TurnPlan`, and the folder `wire/` (an entry of its own, `effect-turn/wire`)
+ * - **pure**, decides and never runs: `TurnPlan`, `ResultBudget`, and the folder `wire/` (an entry of its own, `effect-turn/wire`)
  * - **store**, rows in a database: `TurnStore`
  * - **capabilities**, strangers to one another: `Siblings`, `Handler`, `Backend`, `ToolDurations`, `IdempotencyKey`,
- *   `IdempotencyStore`, `TurnJournal`, `ParkedTurns`, `Approval`, `TurnMiddleware`
+ *   `IdempotencyStore`, `TurnJournal`, `ParkedTurns`, `Approval`, `TurnMiddleware`, `ArtifactStore`
+ * - **lists**, many items in one request: `Coalescer`, `BatchTool`
  * - **turn**, the only module that knows them all: `Turn`
- * - **drivers**, around turns: `Agent`, `TurnTelemetry`
+ * - **drivers**, around turns: `Agent`, `TurnTelemetry`, `TurnInsights`
  * - **hosts**, entries of their own: `index`, `testing/` (`effect-turn/testing`) and the program `cli/`
  *
  * @since 0.1.0
@@ -25,6 +26,9 @@ export * as Approval from "./Approval.ts"
 
 /** @since 0.1.0 */
 export * as Backend from "./Backend.ts"
+
+/** @since 0.1.0 */
+export * as Coalescer from "./Coalescer.ts"
 
 /** @since 0.1.0 */
 export * as Handler from "./Handler.ts"

@@ -23,7 +23,7 @@ const layers: ReadonlyArray<Layer> = [
     effects: false,
     modules: ["ToolCall", "Outcome", "ToolPolicy", "TurnContext", "TurnError", "TurnEvent"]
   },
-  { name: "pure", siblings: false, effects: false, modules: ["TurnPlan", "wire/"] },
+  { name: "pure", siblings: false, effects: false, modules: ["TurnPlan", "ResultBudget", "wire/"] },
   { name: "store", siblings: false, effects: true, modules: ["TurnStore"] },
   {
     name: "capabilities",
@@ -39,11 +39,13 @@ const layers: ReadonlyArray<Layer> = [
       "TurnJournal",
       "ParkedTurns",
       "Approval",
-      "TurnMiddleware"
+      "TurnMiddleware",
+      "ArtifactStore"
     ]
   },
+  { name: "lists", siblings: true, effects: true, modules: ["Coalescer", "BatchTool"] },
   { name: "turn", siblings: false, effects: true, modules: ["Turn"] },
-  { name: "drivers", siblings: false, effects: true, modules: ["Agent", "TurnTelemetry"] },
+  { name: "drivers", siblings: false, effects: true, modules: ["Agent", "TurnTelemetry", "TurnInsights"] },
   { name: "hosts", siblings: false, effects: true, modules: ["index", "testing/", "cli/"] }
 ]
 
