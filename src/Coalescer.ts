@@ -81,6 +81,10 @@ export class InvalidAnswer extends Schema.TaggedError<InvalidAnswer>()("InvalidA
  */
 export type LoadError = ItemNotFound | RequestFailed | RequestTimeout | InvalidAnswer
 
+/** @internal */
+export const isOfRequest = (error: unknown): boolean =>
+  error instanceof RequestFailed || error instanceof RequestTimeout || error instanceof InvalidAnswer
+
 /**
  * An item that failed by itself, in the answer of a lookup; {@link failed} makes one.
  *
@@ -284,3 +288,9 @@ export const through = <T extends Tool.Any, Key, E extends Tool.Failure<T>, R>(
   const { backend } = coalescer.parts
   return (backend === undefined ? merged : merged.annotate(ToolPolicy.BackendAnnotation, backend)) as any
 }
+
+export const handler = (tool: Tool.Any): any =>
+  marked((params: any) => {
+    const m = Context.get(tool.annotations, MergingAnnotation)!
+    return m.coalescer.load(m.wants(params)[0])
+  })

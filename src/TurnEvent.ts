@@ -177,6 +177,37 @@ export interface CallSettledLate extends OfCall {
 }
 
 /**
+ * A request for several calls has its permit and was sent: `into` is the coalescer's name, `request` counts those of the turn from 0,
+ * `positions` are the calls that it is for, `items` how many things it asks for.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface RequestSent extends Base {
+  readonly _tag: "RequestSent"
+  readonly request: number
+  readonly into: string
+  readonly positions: ReadonlyArray<number>
+  readonly items: number
+  readonly backend: string | undefined
+}
+
+/**
+ * A request for several calls has ended: `ok` things were found.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface RequestEnded extends Base {
+  readonly _tag: "RequestEnded"
+  readonly request: number
+  readonly into: string
+  readonly ok: number
+}
+
+/**
  * The turn was told to stop.
  *
  * @category models
@@ -221,6 +252,8 @@ export type TurnEvent =
   | CallUndone
   | CallEnded
   | CallSettledLate
+  | RequestSent
+  | RequestEnded
   | TurnStopped
   | TurnEnded
 

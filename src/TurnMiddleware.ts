@@ -94,7 +94,7 @@ export const replaceResult = (result: unknown): After => ({ _tag: "Result", resu
  * **Details**
  *
  * - `before` runs when the call has its keys and its permit, as part of its start: a stop that comes meanwhile leaves the call
- *   unstarted. A failure vetoes the call with the failure's words; a defect is a `defect` that was not started; a step that takes
+ *   unstarted. A call that shares a request has no permit by then: the request takes it. A failure vetoes the call with the failure's words; a defect is a `defect` that was not started; a step that takes
  *   longer than `timeout` vetoes it, retryable.
  * - `around` wraps the handler and runs on the call's own clock. A defect in it counts as the handler's. A run that is tried again is
  *   wrapped each time; `before` and `after` come once for each call.

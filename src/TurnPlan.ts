@@ -21,6 +21,7 @@ import type * as ToolPolicy from "./ToolPolicy.ts"
  *   only where a tool is called more than once.
  * - `content`: what a re-delivery is recognised by. Read only where an id is repeated.
  * - `state`: what intake has found already; `open` calls are the planner's to decide.
+ * - `asks`: what a call asks for in requests that it shares with others; absent where it asks for itself.
  *
  * @category models
  * @since 0.1.0
@@ -42,6 +43,20 @@ export interface Entry {
     | { readonly _tag: "deferred"; readonly code: "placeholder"; readonly message: string }
     | { readonly _tag: "provider" }
     | { readonly _tag: "answered" }
+  readonly asks?: (() => Asks) | undefined
+}
+
+/**
+ * What a call asks a coalescer for: `into` is its name, `size` the most things of one request, `items` texts that stand for the things.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface Asks {
+  readonly into: string
+  readonly size: number
+  readonly items: ReadonlyArray<string>
 }
 
 /**
@@ -134,6 +149,29 @@ export const Edge = Schema.Struct({
 export type Edge = typeof Edge.Type
 
 /**
+ * One request for several calls: `into` is the coalescer's name, `calls` are the positions of those that it is for, `items` is how many
+ * things it asks for.
+ *
+ * @category schemas
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const Request = Schema.Struct({
+  into: Schema.String,
+  calls: Schema.Array(Schema.Int),
+  items: Schema.Int
+})
+
+/**
+ * One request for several calls.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export type Request = typeof Request.Type
+
+/**
  * Schema of a plan as JSON.
  *
  * @category schemas
@@ -142,7 +180,8 @@ export type Edge = typeof Edge.Type
  */
 export const Encoded = Schema.Struct({
   calls: Schema.Array(PlannedCall),
-  edges: Schema.Array(Edge)
+  edges: Schema.Array(Edge),
+  requests: Schema.optionalKey(Schema.Array(Request))
 })
 
 /**
@@ -155,7 +194,12 @@ export const Encoded = Schema.Struct({
 export type Encoded = typeof Encoded.Type
 
 /**
- * What a turn will do. `edges` is computed when it is first asked for.
+ * What a turn will do. `edges` and `requests` are computed when they are first asked for.
+ *
+ * **Details**
+ *
+ * `requests` are those of calls that share them, of which none waits for another: the fewest that the sizes allow. Calls that have to wait
+ * for something else meanwhile, a key that another turn holds, ask later, and for themselves.
  *
  * @category models
  * @since 0.1.0
@@ -164,6 +208,7 @@ export type Encoded = typeof Encoded.Type
 export interface TurnPlan {
   readonly calls: ReadonlyArray<PlannedCall>
   readonly edges: ReadonlyArray<Edge>
+  readonly requests: ReadonlyArray<Request>
 }
 
 /**
@@ -213,6 +258,13 @@ export class Plan implements TurnPlan {
   readonly calls: Array<PlannedCall> = []
   readonly log: Array<Node> = []
   private cached: ReadonlyArray<Edge> | undefined = undefined
+  /** Calls that share requests, and what they ask for. */
+  asking: Array<{ readonly call: PlannedCall; readonly asks: () => Asks }> | undefined = undefined
+  private merged: ReadonlyArray<Request> | undefined = undefined
+
+  get requests(): ReadonlyArray<Request> {
+    return this.merged ??= this.asking === undefined ? [] : requestsOf(this.asking, this.log)
+  }
 
   get edges(): ReadonlyArray<Edge> {
     if (this.cached !== undefined) return this.cached
@@ -380,6 +432,7 @@ export class Planner {
         this.previous = node
       }
     }
+    if (entry.asks !== undefined && verdict === "run") (this.plan.asking ??= []).push({ call, asks: entry.asks })
     if (!mergeable) return call
     const seen: Seen = { position: entry.position, order, heldOrder }
     if (ofTool === undefined) (this.identical ??= new Map()).set(entry.name, new OfTool(entry, seen))
@@ -431,6 +484,45 @@ export const make = (entries: ReadonlyArray<Entry>, options?: Options): TurnPlan
   if (several) { for (const entry of entries) planner.see(entry) }
   for (const entry of entries) planner.add(entry, several)
   return planner.finish()
+}
+
+/** Calls ask together that stand equally deep below what they wait for. */
+const requestsOf = (
+  asking: ReadonlyArray<{ readonly call: PlannedCall; readonly asks: () => Asks }>,
+  log: ReadonlyArray<Node>
+): ReadonlyArray<Request> => {
+  const depths = new Map<Node, number>()
+  const depthOf = new Map<object, number>()
+  for (const node of log) {
+    let depth = 0
+    for (const before of node.deps ?? []) {
+      depth = Math.max(depth, depths.get(before)! + (before.owner === undefined ? 0 : 1))
+    }
+    depths.set(node, depth)
+    if (node.owner !== undefined) depthOf.set(node.owner, depth)
+  }
+  const together = new Map<string, { readonly size: number; readonly items: Map<string, Array<number>> }>()
+  for (const { asks, call } of asking) {
+    const { into, items, size } = asks()
+    const key = JSON.stringify([depthOf.get(call) ?? 0, into, call.backend])
+    let group = together.get(key)
+    if (group === undefined) together.set(key, group = { size, items: new Map() })
+    for (const item of items) {
+      const calls = group.items.get(item)
+      if (calls === undefined) group.items.set(item, [call.position])
+      else calls.push(call.position)
+    }
+  }
+  const requests: Array<Request> = []
+  for (const [key, { items, size }] of together) {
+    const [, into] = JSON.parse(key) as [number, string]
+    const all = Array.from(items.values())
+    for (let at = 0; at < all.length; at += size) {
+      const part = all.slice(at, at + size)
+      requests.push({ into, calls: [...new Set(part.flat())].sort((a, b) => a - b), items: part.length })
+    }
+  }
+  return requests
 }
 
 /**
@@ -540,7 +632,11 @@ const expand = (into: Map<number | string, Array<Edge>>, position: number) => {
  * @since 0.1.0
  * @stability experimental
  */
-export const toJson = (plan: TurnPlan): Encoded => ({ calls: plan.calls, edges: plan.edges })
+export const toJson = (plan: TurnPlan): Encoded => ({
+  calls: plan.calls,
+  edges: plan.edges,
+  ...(plan.requests.length === 0 ? undefined : { requests: plan.requests })
+})
 
 /**
  * A plan read back from JSON.
@@ -549,7 +645,11 @@ export const toJson = (plan: TurnPlan): Encoded => ({ calls: plan.calls, edges: 
  * @since 0.1.0
  * @stability experimental
  */
-export const fromJson = (json: Encoded): TurnPlan => ({ calls: json.calls, edges: json.edges })
+export const fromJson = (json: Encoded): TurnPlan => ({
+  calls: json.calls,
+  edges: json.edges,
+  requests: json.requests ?? []
+})
 
 const label = (call: PlannedCall): string => `#${call.position} ${call.name}${call.id === "" ? "" : ` (${call.id})`}`
 
@@ -580,7 +680,7 @@ const why = (call: PlannedCall): string => {
  *
  * **Details**
  *
- * Each call stands once. Where it waits for more than one call, the others are named behind it.
+ * Each call stands once. Where it waits for more than one call, the others are named behind it. Requests that calls share stand below.
  *
  * @category conversions
  * @since 0.1.0
@@ -626,5 +726,22 @@ export const print = (plan: TurnPlan): string => {
     lines.push(`${lead}${branch}${label(call)}  ${why(call)}${note === undefined ? "" : `  [${note}]`}`)
     push(below.get(call.position) ?? [], lead + (branch === "├─ " ? "│  " : branch === "" ? "" : "   "), false)
   }
+  for (const { calls, into, items } of plan.requests) {
+    lines.push(`one request to ${into} for ${items} ${items === 1 ? "item" : "items"}: ${spans(calls)}`)
+  }
   return lines.join("\n")
+}
+
+/** Positions in few words: `#0 to #9, #12`. */
+const spans = (positions: ReadonlyArray<number>): string => {
+  const runs: Array<[number, number]> = []
+  for (const position of positions) {
+    const last = runs.at(-1)
+    if (last !== undefined && last[1] === position - 1) last[1] = position
+    else runs.push([position, position])
+  }
+  return runs.map(([from, to]) =>
+    from === to ? `#${from}` : to === from + 1 ? `#${from}, #${to}` : `#${from} to #${to}`
+  )
+    .join(", ")
 }

@@ -39,6 +39,8 @@ describe("R33: TurnEvent", () => {
         CallUndone: 0,
         CallEnded: 5,
         CallSettledLate: 1,
+        RequestSent: 0,
+        RequestEnded: 0,
         TurnStopped: 1,
         TurnEnded: 1
       }

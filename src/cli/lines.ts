@@ -96,6 +96,10 @@ export const ofEvent = (progress: Progress.Progress, event: TurnEvent.TurnEvent)
       return undefined
     case "TurnStopped":
       return of("stop", `${event.code}${event.reason === undefined ? "" : ` (${clean(event.reason)})`}`)
+    case "RequestSent":
+      return of("request", `${clean(event.into)} for ${Progress.someOf(event.positions.map((at) => `#${at}`))}`)
+    case "RequestEnded":
+      return undefined
     case "CallSettledLate":
       return of("late", `${label(event.position, event.tool)} ${statusText(event.outcome)}`)
   }

@@ -127,6 +127,7 @@ describe("a turn that runs", () => {
     const many = Array.from({ length: 7 }, (_, i) => ({ id: `${i}`, name: i === 6 ? "all" : "one" }))
     const plan: TurnPlan.TurnPlan = {
       calls: [],
+      requests: [],
       edges: [
         ...many.slice(1, 6).map((_, i) => ({ from: i + 1, to: "h0", key: "a" })),
         { from: "h0", to: 6, key: "a" },

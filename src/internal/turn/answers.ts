@@ -5,6 +5,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
 import * as Backend from "../../Backend.ts"
+import * as Coalescer from "../../Coalescer.ts"
 import type * as Outcome from "../../Outcome.ts"
 import { type StopReason } from "../../Siblings.ts"
 import type * as ToolPolicy from "../../ToolPolicy.ts"
@@ -520,15 +521,30 @@ export const tooMany = ({ failures: { rateLimited } }: ToolPolicy.ToolPolicy, fa
 
 const failed = (asked: Asked, tool: ToolEntry, failure: unknown): Any => {
   const { policy } = tool
+  const missed = whatWasMissed(failure)
+  if (policy.access === "read" && missed === "item") {
+    return base(asked, "error", "not_found", true, "none", false, (failure as Coalescer.ItemNotFound).message)
+  }
   const after = tooMany(policy, failure)
   if (after !== undefined) return rateLimited(asked, tool, failure, after)
   const effect: Outcome.Effect = policy.access === "read" || ask(policy.failures.noEffect, failure) ? "none" : "unknown"
-  const transient = ask(policy.failures.transient, failure)
+  // A request that failed as a whole says nothing of what was asked for: it may be asked for again (rule R28).
+  const transient = missed === "request" || ask(policy.failures.transient, failure)
   const retryable = transient && (effect === "none" || safe(asked, policy))
   const encoded = encodedFailure(tool, failure)
   const told = describeFailure(failure, encoded)
   const words = effect === "unknown" ? `${told}; ${unknownEffect(asked, policy)}` : told
   return { ...base(asked, "error", "failed", true, effect, retryable, words), failure, encoded } as Any
+}
+
+/** What of a coalescer a failure is about: the item that was asked for, or the request as a whole. */
+const whatWasMissed = (failure: unknown): "item" | "request" | undefined => {
+  try {
+    return failure instanceof Coalescer.ItemNotFound ? "item" : Coalescer.isOfRequest(failure) ? "request" : undefined
+  } catch {
+    // A proxy can refuse to be looked at.
+    return undefined
+  }
 }
 
 /** It was not let in: that is no effect, and it may come back. */

@@ -1,6 +1,7 @@
 /** Which calls wait for each other for ever: found where work inside a handler waits for keys or permits (rule R14). */
 import type * as Backend from "../../Backend.ts"
 import type * as TurnPlan from "../../TurnPlan.ts"
+import type { InLine } from "./lines.ts"
 import { CallView, Run } from "./run.ts"
 
 /** Which runs can still come to an end, from those that these ones wait for: what is left over waits for itself. */
@@ -27,22 +28,11 @@ export const progressing = (from: ReadonlyArray<Run>): ReadonlySet<Run> => {
     } else if (run.phase === "waiting") {
       collect(run.node, every)
       if (run.awaited !== undefined) every.push(run.awaited.holder)
-      if (run.state === "waiting") {
-        const { list } = run
-        const { pool } = list!
-        if ((pool.canServe(list!) && !list!.paused) || pool.waitsForGate(list!, run)) known.add(run)
-        else {
-          any = []
-          const loan = pool.loanOf(run.outer)
-          for (const permit of loan === undefined ? pool.blocking(list!) : [...pool.blocking(list!), loan]) {
-            const holder = holderOf(permit)
-            if (holder === undefined) known.add(run)
-            else any.push(holder)
-          }
-          // A question for approval takes of the turn's own limit, and has an end of its own.
-          if (list!.paused && run.turn.questioning > 0) known.add(run)
-          if (list!.paused) { for (const other of run.turn.runs) if (other.phase === "running") any.push(other) }
-        }
+      const inLine = run.seat === undefined ? [run] : [...run.seat.requests]
+      if (inLine.length > 0 && inLine.every(({ state }) => state === "waiting")) {
+        any = []
+        // It starts with the first of its requests.
+        for (const entry of inLine) if (!waitsFor(run, entry, any)) known.add(run)
       } else if (every.length === 0) known.add(run)
     } else known.add(run)
     blockers.set(run, { every, any })
@@ -62,9 +52,27 @@ export const progressing = (from: ReadonlyArray<Run>): ReadonlySet<Run> => {
   return known
 }
 
+/** Whose end what stands in line waits for; false where it goes on without that of any. */
+const waitsFor = (run: Run, entry: InLine, any: Array<Run>): boolean => {
+  const list = entry.list!
+  const { pool } = list
+  if ((pool.canServe(list) && !list.paused) || pool.waitsForGate(list, entry)) return false
+  let waits = true
+  const loan = pool.loanOf(entry.outer)
+  for (const permit of loan === undefined ? pool.blocking(list) : [...pool.blocking(list), loan]) {
+    const holder = holderOf(permit)
+    if (holder === undefined) waits = false
+    else any.push(holder)
+  }
+  if (!list.paused) return waits
+  for (const other of run.turn.runs) if (other.phase === "running") any.push(other)
+  // A question for approval takes of the turn's own limit, and has an end of its own.
+  return waits && run.turn.questioning === 0
+}
+
 /**
  * The run whose end gives a permit back. None for a plain effect: it goes on beside the turns of its handler, whatever these wait
- * for, unless one of them runs inside it.
+ * for, unless one of them runs inside it; and none for a request, which no turn runs inside.
  */
 const holderOf = (permit: Backend.Permit): Run | undefined => {
   const { owner } = permit

@@ -6,6 +6,7 @@ import type * as Prompt from "effect/ai/Prompt"
 import type * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
+import type * as Coalescer from "../../Coalescer.ts"
 import type * as Outcome from "../../Outcome.ts"
 import * as ToolCall from "../../ToolCall.ts"
 import type * as ToolPolicy from "../../ToolPolicy.ts"
@@ -37,6 +38,8 @@ export class Taken implements TurnPlan.Entry {
   unit: string | undefined = undefined
   /** What has still to be found out with an effect; undefined for nearly every call. */
   pending: Effect.Effect<void, never, any> | undefined = undefined
+  /** What it asks for in requests that it shares with other calls. */
+  asks: (() => TurnPlan.Asks) | undefined = undefined
   /** Whether it needs approval, where that takes an effect to find out. Nobody else waits for it. */
   asking: Effect.Effect<boolean> | undefined = undefined
 
@@ -111,6 +114,15 @@ export interface IntakeOptions {
   readonly decided: boolean
   /** Why no call of the turn is run at all. */
   readonly closed: string | undefined
+}
+
+/** For the plan: what cannot be told is found out when the call is run. */
+const asksOf = ({ coalescer: { name, parts, size }, wants }: Coalescer.Merging, params: unknown): TurnPlan.Asks => {
+  try {
+    return { into: name, size, items: wants(params).map((key) => parts.keyText(key)) }
+  } catch {
+    return { into: name, size, items: [] }
+  }
 }
 
 const open = { _tag: "open", approval: false } as const
@@ -266,7 +278,8 @@ export class Intake {
       return
     }
     const params = taken.params = exit.value
-    const { policy } = tool
+    const { merging, policy } = tool
+    if (merging !== undefined) taken.asks = () => asksOf(merging, taken.params)
     if (policy.keys !== undefined) {
       const keys = keysOf(policy.keys, params)
       if (typeof keys === "string") {

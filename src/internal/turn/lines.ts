@@ -3,7 +3,11 @@
  * with the permit so that a free permit never waits for a call that may not start (rule R14).
  */
 import * as Backend from "../../Backend.ts"
-import type { Run } from "./run.ts"
+
+/** A call, or a request for several. */
+export interface InLine extends Backend.Entry {
+  list: Backend.Waitlist | undefined
+}
 
 const endless = { concurrency: Infinity, perTenant: Infinity, queueLimit: Infinity, rate: undefined }
 
@@ -13,9 +17,9 @@ export class Lines {
   /** The turn's own limit, when it has one. */
   readonly limiter: Backend.Limiter | undefined
   private readonly lists = new Map<Backend.Pool | undefined, Backend.Waitlist>()
-  /** Backends to be looked at before the step ends, and runs that joined a line in it. */
+  /** Backends to be looked at before the step ends, and what joined a line in it. */
   private pools: Array<Backend.Pool> = []
-  private joined: Array<Run> = []
+  private joined: Array<InLine> = []
 
   constructor(tenant: string, held: Backend.Permit | undefined, limit: number) {
     this.tenant = tenant
@@ -23,21 +27,21 @@ export class Lines {
     this.limiter = limit === Infinity ? undefined : { limit, running: 0 }
   }
 
-  /** Puts a run in line, or says why not. Without a backend it waits for the turn's own limit alone. */
-  join(run: Run, pool: Backend.Pool | undefined): Backend.Refusal | undefined {
-    const list = run.list ??= this.listOf(pool)
-    const refusal = list.pool.join(list, run)
-    if (refusal === undefined && run.state === "waiting") {
+  /** Puts an entry in line, or says why not. Without a backend it waits for the turn's own limit alone. */
+  join(entry: InLine, pool: Backend.Pool | undefined): Backend.Refusal | undefined {
+    const list = entry.list ??= this.listOf(pool)
+    const refusal = list.pool.join(list, entry)
+    if (refusal === undefined && entry.state === "waiting") {
       this.visit(list.pool)
-      this.joined.push(run)
+      this.joined.push(entry)
     }
     return refusal
   }
 
-  /** What a run that was not served at once waits for. */
-  waitsFor(run: Run): "permit" | "rate" {
-    const list = run.list!
-    return list.pool.gate?.standsStill === true && list.pool.waitsForGate(list, run) ? "rate" : "permit"
+  /** What an entry that was not served at once waits for. */
+  waitsFor(entry: InLine): "permit" | "rate" {
+    const list = entry.list!
+    return list.pool.gate?.standsStill === true && list.pool.waitsForGate(list, entry) ? "rate" : "permit"
   }
 
   private listOf(pool: Backend.Pool | undefined): Backend.Waitlist {
@@ -53,8 +57,8 @@ export class Lines {
     if (!this.pools.includes(pool)) this.pools.push(pool)
   }
 
-  /** Hands out what is free. Gives back the runs that joined a line since the last time. */
-  serve(): ReadonlyArray<Run> {
+  /** Hands out what is free. Gives back what joined a line since the last time. */
+  serve(): ReadonlyArray<InLine> {
     const { joined, pools } = this
     if (pools.length > 0) {
       this.pools = []

@@ -23,6 +23,7 @@ import type { Intake, Taken } from "./intake.ts"
 import type { HeldKey, Keys } from "./keys.ts"
 import type { Claim } from "./leases.ts"
 import type { Middleware } from "./middleware.ts"
+import type { Request, Seat } from "./requests.ts"
 import { inAll, type Pauses } from "./retry.ts"
 import type { RuntimeState } from "./runtime.ts"
 import type { TurnState } from "./state.ts"
@@ -114,6 +115,12 @@ export class Run extends Siblings.Member<AnyOutcome> implements Backend.Entry, A
   looked = false
   /** How often another process was found at work with its key. */
   lookedAt = 0
+  /** What it asks for in requests that it shares with other calls. */
+  seat: Seat | undefined = undefined
+  /** Its first steps were done when it asked: they are not done again. */
+  hasAsked = false
+  /** Requests that it was the last to leave. */
+  deserted: ReadonlyArray<Request> | undefined = undefined
   concluding = false
   givenUp = false
   /** It has taken effect, and is answered with its unit, which is all or nothing. */
@@ -231,7 +238,9 @@ export class Run extends Siblings.Member<AnyOutcome> implements Backend.Entry, A
 
   /** Back from the line to waiting for keys: work inside a started call goes first. */
   withdraw(): void {
-    if (this.phase === "waiting" && this.list !== undefined) this.list.pool.leave(this.list, this)
+    if (this.phase !== "waiting") return
+    if (this.list !== undefined) this.list.pool.leave(this.list, this)
+    if (this.seat !== undefined) this.turn.sharing.withdraw(this)
   }
 
   granted(permit: Backend.Permit): void {

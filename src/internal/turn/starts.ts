@@ -109,9 +109,14 @@ export class Starts {
       const work = () => this.turn.work(run, this.turn.setting.timers.now(), undefined)
       return begins === undefined ? work() : this.before(run, begins, work)
     }
+    if (run.hasAsked) {
+      this.turn.running++
+      return this.turn.launch(run)
+    }
     const repeated = repeatedTooOften(this.turn.setting, run.taken)
     if (repeated !== undefined) return this.turn.conclude(run, Answers.refused(run, "over_limit", repeated))
     this.turn.running++
+    if (run.runner.merging !== undefined) this.turn.sharing.expect(run)
     if (this.isPrepared(run)) return this.reserve(run)
     const { intake, middleware } = this.turn.setting
     this.before(run, middleware!.before(run, intake), (ready: Ready) => {

@@ -28,11 +28,12 @@ import { progressing } from "./deadlock.ts"
 import { causeText, type Taken } from "./intake.ts"
 import * as Journal from "./journal.ts"
 import * as Keys from "./keys.ts"
-import { Lines } from "./lines.ts"
+import { type InLine, Lines } from "./lines.ts"
 import type { Middleware } from "./middleware.ts"
 import type { Online } from "./online.ts"
 import { Paths } from "./paths.ts"
 import { inTime, patience } from "./patience.ts"
+import { Request, Requests } from "./requests.ts"
 import { inAll, lastMoment, mayTryAgain, pauseOf, questionOf } from "./retry.ts"
 import { CallView, Run, type Setting } from "./run.ts"
 import { Starts } from "./starts.ts"
@@ -88,6 +89,7 @@ export class TurnState implements TurnPlan.Nested {
   private readonly bySlot: Array<Run | undefined>
   private readonly group: Siblings.Group<AnyOutcome>
   private readonly starts = new Starts(this)
+  private shared: Requests | undefined = undefined
   private rare: Rare | undefined = undefined
   private known: TurnContext.Identity | undefined = undefined
   open: number
@@ -107,7 +109,7 @@ export class TurnState implements TurnPlan.Nested {
   /** Questions for approval that are being asked. */
   questioning = 0
   /** Where the calls come one by one. */
-  private online: Online | undefined = undefined
+  online: Online | undefined = undefined
   /** What the journal knows of calls of this turn that are not run any more. */
   recalled: ReadonlyMap<number, AnyOutcome> | undefined = undefined
   onClosed: ((outcomes: ReadonlyArray<AnyOutcome>) => void) | undefined = undefined
@@ -140,6 +142,11 @@ export class TurnState implements TurnPlan.Nested {
 
   identity(): TurnContext.Identity {
     return this.known ??= this.setting.around.identity(this.setting.id)
+  }
+
+  /** What its calls ask for together. */
+  get sharing(): Requests {
+    return this.shared ??= new Requests(this)
   }
 
   private get some(): Rare {
@@ -590,6 +597,7 @@ export class TurnState implements TurnPlan.Nested {
     if (this.rare !== undefined) this.askMore(this.rare)
     for (let i = 0; i < this.ready.length; i++) this.admit(this.ready[i]!)
     this.ready.length = 0
+    this.shared?.flush()
     if (this.lines !== undefined) {
       const joined = this.lines.serve()
       if (this.setting.emit !== undefined) this.tellQueued(joined)
@@ -629,10 +637,13 @@ export class TurnState implements TurnPlan.Nested {
   private admit(run: Run): void {
     if (
       run.phase !== "waiting" || run.state === "waiting" || run.undecided || run.gated || run.concluding ||
-      (run.node !== undefined && run.node.pending > 0)
+      (run.node !== undefined && run.node.pending > 0) || run.seat !== undefined
     ) return
     if (this.setting.emit !== undefined) run.readyAt = this.setting.timers.now()
-    const pool = run.policy.backend === undefined ? undefined : this.poolOf(run)
+    const { entry, merging } = run.runner
+    // It stands in line with its requests, which have the permits.
+    if (merging !== undefined) return this.begin(run)
+    const pool = entry.merging === undefined ? this.poolOf(run) : undefined
     if (Keys.isGuarded(run) && !this.starts.mayHaveKey(run, pool !== undefined || this.lines?.limiter !== undefined)) {
       return
     }
@@ -675,24 +686,40 @@ export class TurnState implements TurnPlan.Nested {
     this.givePermitBack(run)
   }
 
+  /** Puts a request in line, or says why not; false where there is no line for it. */
+  lineUp(request: Request, pool: Backend.Pool | undefined): boolean | Backend.Refusal {
+    if (pool === undefined && this.lines?.limiter === undefined) return false
+    const { held, tenant } = this.setting.around
+    const refusal = (this.lines ??= new Lines(tenant, held, Infinity)).join(request, pool)
+    if (refusal === undefined) this.touch()
+    return refusal ?? true
+  }
+
   /** The backend does not take a run. */
   turnedAway(run: Run, why: Backend.Refusal): void {
     this.notStarted(run, () => Answers.refusedByBackend(run, run.list!.pool.name, why))
   }
 
   /** Tells of those that joined a line and were not served at once. */
-  private tellQueued(joined: ReadonlyArray<Run>): void {
-    for (const run of joined) {
-      if (run.phase !== "waiting" || run.undoing !== undefined) continue
-      run.waitedForPermit = true
-      const waitsFor = this.lines!.waitsFor(run)
-      this.event((base) => ({ ...base(run), _tag: "CallQueued", for: waitsFor, backend: run.runner.entry.backendName }))
+  private tellQueued(joined: ReadonlyArray<InLine>): void {
+    for (const entry of joined) {
+      if (entry instanceof Run) this.tellWaiting(entry, entry)
+      else if (entry.state === "waiting") { for (const run of (entry as Request).runs) this.tellWaiting(run, entry) }
     }
   }
 
-  private poolOf(run: Run): Backend.Pool {
-    const key = run.policy.backend!
-    return (Context.get(run.runner.context as Context.Context<any>, key) as Backend.Backend).pool
+  private tellWaiting(run: Run, entry: InLine): void {
+    if (run.phase !== "waiting" || run.undoing !== undefined) return
+    run.waitedForPermit = true
+    const waitsFor = this.lines!.waitsFor(entry)
+    this.event((base) => ({ ...base(run), _tag: "CallQueued", for: waitsFor, backend: run.runner.entry.backendName }))
+  }
+
+  poolOf(run: Run): Backend.Pool | undefined {
+    const key = run.policy.backend
+    return key === undefined
+      ? undefined
+      : (Context.get(run.runner.context as Context.Context<any>, key) as Backend.Backend).pool
   }
 
   /** Keys and permit are there: the call is started. */
@@ -708,6 +735,7 @@ export class TurnState implements TurnPlan.Nested {
   }
 
   launch(run: Run): void {
+    if (run.runner.merging !== undefined && run.seat?.started !== true) return this.sharing.seat(run)
     const { setting } = this
     const { middleware } = setting
     const { taken } = run
@@ -738,7 +766,7 @@ export class TurnState implements TurnPlan.Nested {
     // From here on a stop meets a call that has started, also one that comes from the handler's own first steps.
     run.phase = "running"
     if (setting.emit !== undefined) {
-      const rate = run.permit?.waitedForRate ?? 0
+      const rate = (run.seat ?? run.permit)?.waitedForRate ?? 0
       this.event((base) => ({
         ...base(run),
         _tag: "CallStarted",
@@ -761,11 +789,13 @@ export class TurnState implements TurnPlan.Nested {
     run.phase = "running"
     let effect: Effect.Effect<unknown, unknown, any>
     try {
-      effect = runner.invoke(
-        taken.params,
-        { toolCallId: taken.call.id, preliminary: (result) => Effect.sync(() => this.progress(run, result)) },
-        taken.encoded
-      )
+      effect = run.seat === undefined || run.seat.wants.size === 0
+        ? runner.invoke(
+          taken.params,
+          { toolCallId: taken.call.id, preliminary: (result) => Effect.sync(() => this.progress(run, result)) },
+          taken.encoded
+        )
+        : this.sharing.work(run)
     } catch (error) {
       effect = Effect.die(error)
     }
@@ -949,6 +979,7 @@ export class TurnState implements TurnPlan.Nested {
     run.timer = run.idleTimer = undefined
     this.running--
     run.phase = "waiting"
+    run.seat = undefined
     run.failed = outcome
     run.inDoubt = outcome.effect === "unknown"
     run.expired = undefined
@@ -1033,6 +1064,7 @@ export class TurnState implements TurnPlan.Nested {
   conclude(run: Run, outcome: AnyOutcome): void {
     if (run.phase === "ended" || run.concluding) return
     run.concluding = true
+    if (run.runner.merging !== undefined) this.sharing.leave(run)
     run.asking?.interruptUnsafe()
     if (run.timer !== undefined) run.timer.off = true
     if (run.idleTimer !== undefined) run.idleTimer.off = true
@@ -1133,6 +1165,10 @@ export class TurnState implements TurnPlan.Nested {
     run.fiber = undefined
     if (permit === undefined) return
     run.permit = undefined
+    this.takeBack(permit)
+  }
+
+  takeBack(permit: Backend.Permit): void {
     this.lines!.release(permit)
     // This turn, or whoever is next at this backend, goes on in this step.
     this.touch()
@@ -1155,7 +1191,8 @@ export class TurnState implements TurnPlan.Nested {
     const done = () =>
       this.step(() => {
         if (run.undoing === undefined) this.answer(run, outcome)
-        if (limited) this.lines!.freed()
+        if (limited) this.freed()
+        if (run.deserted !== undefined) this.sharing.giveUp(run.deserted)
         this.touch()
         run.group.ended(run, verdictOf(outcome))
         if (run.undoing !== undefined) this.undone(run.undoing, outcome)
@@ -1189,6 +1226,11 @@ export class TurnState implements TurnPlan.Nested {
     // Its keys go back at the end of the step.
     if (this.closed) runtime.later(() => runtime.tidy(around.tenant))
     runtime.quiet()
+  }
+
+  /** One less of the turn's own limit: its work goes on with the supervisor. */
+  freed(): void {
+    this.lines!.freed()
   }
 
   /** Stops the whole turn; the first reason stands. */

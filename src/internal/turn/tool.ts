@@ -19,6 +19,7 @@ import * as SchemaIssue from "effect/SchemaIssue"
 import * as SchemaParser from "effect/SchemaParser"
 import * as SchemaRepresentation from "effect/SchemaRepresentation"
 import * as Stream from "effect/Stream"
+import * as Coalescer from "../../Coalescer.ts"
 import * as ToolPolicy from "../../ToolPolicy.ts"
 import type { RequiredTexts } from "./placeholders.ts"
 
@@ -30,6 +31,8 @@ export interface ToolEntry {
   readonly name: string
   readonly policy: ToolPolicy.ToolPolicy
   readonly backendName: string | undefined
+  /** How its calls share requests: reads alone do, since a request may be cut short. */
+  readonly merging: Coalescer.Merging | undefined
   readonly decode: Parser
   readonly encodeParams: Parser
   readonly encode: Parser
@@ -80,6 +83,7 @@ const compile = (tool: Tool.Any): ToolEntry => {
     name: tool.name,
     policy,
     backendName: policy.backend?.key,
+    merging: policy.access === "read" ? Context.get(tool.annotations, Coalescer.MergingAnnotation) : undefined,
     // What a raw JSON Schema accepts is handed on as it came: the schema checks, it does not change.
     decode: raw === undefined ? decode : (value) => {
       const checked = decode(value)
@@ -180,6 +184,8 @@ export interface Runner {
   readonly invoke: (params: unknown, handler: HandlerContext, encoded: unknown) => Effect.Effect<unknown, unknown, any>
   /** Whether results come encoded already, as `HandlerResult`s. */
   readonly handled: boolean
+  /** Its handler asks a coalescer and nothing else: the turn does so for all calls that are ready at once. */
+  readonly merging: Coalescer.Merging | undefined
 }
 
 export type AnyToolkit = Toolkit.Any | Toolkit.WithHandler<any>
@@ -201,7 +207,9 @@ export const runnerOf = (
   if (store !== undefined && Option.isNone(Context.getOption(context as Context.Context<any>, store))) {
     return { missing: `a layer of "${store.key}"` }
   }
-  if (isWithHandler(toolkit)) return { entry, context, invoke: throughHandle(toolkit, entry), handled: true }
+  if (isWithHandler(toolkit)) {
+    return { entry, context, invoke: throughHandle(toolkit, entry), handled: true, merging: undefined }
+  }
   const handler = Option.getOrUndefined(
     Context.getOption(context as Context.Context<any>, Context.Service<any, any>(entry.tool.id))
   )
@@ -213,7 +221,8 @@ export const runnerOf = (
     // As `Toolkit.handle` does: what the handlers' layer captured, overridden by what the caller has.
     context: Context.merge(handler.context as Context.Context<never>, context),
     invoke: handler.handler,
-    handled: false
+    handled: false,
+    merging: handler.handler[Coalescer.HandlerMark] === true ? entry.merging : undefined
   }
 }
 

@@ -149,7 +149,8 @@ const undoOf = (turn: TurnState, of: Run, undoing: Undoing): Run => {
     entry,
     context: runner.context,
     invoke: () => Effect.suspend(() => policy.undo!(params, { result: applied!.result, idempotencyKey })),
-    handled: false
+    handled: false,
+    merging: undefined
   }
   const run = new Run(new Siblings.Group(Siblings.letFinish), turn, own, undo)
   run.asks = false

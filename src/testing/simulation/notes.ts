@@ -32,6 +32,13 @@ export const ofEvent = (event: TurnEvent.TurnEvent): string => {
       return `${turn} starts with ${event.calls} ${event.calls === 1 ? "call" : "calls"}`
     case "TurnStopped":
       return `${turn} stops: ${event.code}`
+    case "RequestSent": {
+      const { into, items, positions, request } = event
+      const calls = `${positions.length === 1 ? "call" : "calls"} ${positions.join(", ")}`
+      return `${turn}: request ${request} to ${into} is sent for ${items} ${items === 1 ? "item" : "items"} of ${calls}`
+    }
+    case "RequestEnded":
+      return `${turn}: request ${event.request} to ${event.into} has ended with ${event.ok} found`
     case "TurnEnded":
       return event.unsettled === 0
         ? `${turn} has its answers`
