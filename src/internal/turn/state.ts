@@ -637,7 +637,8 @@ export class TurnState implements TurnPlan.Nested {
   private admit(run: Run): void {
     if (
       run.phase !== "waiting" || run.state === "waiting" || run.undecided || run.gated || run.concluding ||
-      (run.node !== undefined && run.node.pending > 0) || run.seat !== undefined
+      run.seat !== undefined ||
+      (run.node !== undefined && run.node.pending > 0)
     ) return
     if (this.setting.emit !== undefined) run.readyAt = this.setting.timers.now()
     const { entry, merging } = run.runner
