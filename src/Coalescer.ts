@@ -8,16 +8,24 @@
  *
  * @since 0.1.0
  */
+import * as AiError from "effect/ai/AiError"
 import type * as Tool from "effect/ai/Tool"
 import type * as Arr from "effect/Array"
 import * as Context from "effect/Context"
+import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import type * as Exit from "effect/Exit"
+import * as Metric from "effect/Metric"
 import * as Schema from "effect/Schema"
-import type * as Backend from "./Backend.ts"
-import { makeCoalescer } from "./internal/coalescer/engine.ts"
+import * as Backend from "./Backend.ts"
+import { Cache, cacheOf, Current } from "./internal/coalescer/cache.ts"
+import { Copies } from "./internal/coalescer/copies.ts"
+import { Engine } from "./internal/coalescer/engine.ts"
+import type { Words } from "./internal/coalescer/pairing.ts"
+import { keyText, wordsOf } from "./internal/coalescer/words.ts"
 import * as ToolPolicy from "./ToolPolicy.ts"
 import type * as TurnContext from "./TurnContext.ts"
+import * as TurnError from "./TurnError.ts"
 
 /**
  * The answer of a lookup lacks what was asked for.
@@ -60,7 +68,7 @@ export class RequestTimeout extends Schema.TaggedError<RequestTimeout>()("Reques
 
 /**
  * The lookup answered with something that cannot be paired with what was asked for: no list, a list of another length without keys, two
- * items for one key.
+ * items for one key. Asking again may help.
  *
  * @category errors
  * @since 0.1.0
@@ -136,40 +144,61 @@ export interface Request {
 }
 
 /**
- * How a coalescer is made.
+ * How a coalescer is set, whatever looks its items up.
  *
  * **Details**
  *
- * - `lookup` gets each key once, at most `size` of them, and runs in the context of the first caller.
- * - `itemKey` tells the key of an item, for lists that come shuffled or short.
- * - `keyText` gives equal texts for equal keys. Default: a text is itself, anything else its JSON with sorted members.
- * - `item` is the schema of an item. With it each of several callers gets a copy of its own; without it they share what the lookup gave.
- * - `resources` are the resource keys of an item, as in `ToolPolicy.keys`: a write that touches one of them takes the item out of the cache.
- *   Default: unknown reach, so any write does.
+ * - `keyText` gives equal texts for equal keys. Default: a text is itself, anything else its JSON with sorted members; what JSON does not
+ *   hold whole (`NaN`, a date, a `Map`) is refused.
+ * - `item` is the schema of an item. With it each of several callers gets a copy of its own, and an item that it does not fit is an
+ *   {@link InvalidAnswer} for them; without it they share what the lookup gave.
+ * - `resources` are the resource keys of an item, as in `ToolPolicy.keys`: a write that touches one of them takes the item out of the
+ *   cache, see {@link cached}. Default: unknown reach, so any write does.
  * - `window`: how long a request waits for more, from its first key. Default 5 ms; 0 waits for what asks in the same turn of the event loop.
  *   Calls of one turn of a model need none.
  * - `size`: the most keys of a request, which is sent at once when it has them. Default 10.
- * - `timeout`: how long a request may run. Default 2 seconds.
+ * - `timeout`: how long a request may run, once it has its permit. Default 2 seconds.
  * - `backend`: where requests take a permit each.
+ *
+ * **Gotchas**
+ *
+ * The text `"1"` and the number 1 have one text. Keys of both kinds need a `keyText` of their own.
  *
  * @category models
  * @since 0.1.0
  * @stability experimental
  */
-export interface Options<Key, Item, E, EX, R, Self = never, Requirements = never> {
+export interface Settings<in out Key, in out Item, in out Self = never, out Requirements = never> {
   readonly name: string
+  readonly keyText?: ((key: Key) => string) | undefined
+  readonly item?: Schema.Codec<Item, any> | undefined
+  readonly resources?: ((key: Key) => ReadonlyArray<string>) | undefined
+  readonly window?: Duration.Input | undefined
+  readonly size?: number | undefined
+  readonly timeout?: ToolPolicy.Limit | undefined
+  readonly backend?: ToolPolicy.BackendKey<Self, Backend.Backend, Requirements> | undefined
+}
+
+/**
+ * How a coalescer is made, beside its {@link Settings}.
+ *
+ * **Details**
+ *
+ * - `lookup` gets each key once, at most `size` of them, and runs in the context of the first caller.
+ * - `itemKey` tells the key of an item, for lists that come shuffled or short.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface Options<in out Key, in out Item, out E, out EX, out R, in out Self = never, out Requirements = never>
+  extends Settings<Key, Item, Self, Requirements>
+{
   readonly lookup: (
     keys: Arr.NonEmptyReadonlyArray<Key>,
     request: Request
   ) => Effect.Effect<Answer<Key, Item, E>, EX, R>
   readonly itemKey?: ((item: Item) => Key) | undefined
-  readonly keyText?: ((key: Key) => string) | undefined
-  readonly item?: Schema.Codec<Item, any> | undefined
-  readonly resources?: ((key: Key) => ReadonlyArray<string>) | undefined
-  readonly window?: ToolPolicy.Limit | undefined
-  readonly size?: number | undefined
-  readonly timeout?: ToolPolicy.Limit | undefined
-  readonly backend?: ToolPolicy.BackendKey<Self, Backend.Backend, Requirements> | undefined
 }
 
 /**
@@ -230,9 +259,187 @@ export interface Parts<Key, Item, E, R> {
  * @since 0.1.0
  * @stability experimental
  */
-export const make: <Key, Item, E = never, EX = never, R = never, Self = never, Requirements = never>(
+export const make = <Key, Item, E = never, EX = never, R = never, Self = never, Requirements = never>(
   options: Options<Key, Item, E, EX, R, Self, Requirements>
-) => Coalescer<Key, Item, E, R | Self | Requirements | TurnContext.Tenant> = makeCoalescer as any
+): Coalescer<Key, Item, E, R | Self | Requirements | TurnContext.Tenant> => {
+  const { itemKey, item, lookup, name } = options
+  if (typeof name !== "string" || name === "") throw refuse("the name of a coalescer", "a text that is not empty", name)
+  const owner = `coalescer "${name}"`
+  if (typeof lookup !== "function") throw refuse(`the lookup of ${owner}`, "a function", lookup)
+  const size = TurnError.wholeNumber(owner, "size", options.size ?? 10)
+  const window = ToolPolicy.finiteMillis(owner, "window", options.window ?? 5, 0)
+  const timeout = ToolPolicy.limitMillis(owner, "timeout", options.timeout ?? 2000)
+  const told = wordsFor(name)
+  const ownText = options.keyText
+  const text = ownText === undefined ? keyText : (key: Key): string => {
+    const given: unknown = ownText(key)
+    if (typeof given === "string") return given
+    throw refuse(`the keyText of ${owner}`, "a text", given)
+  }
+  const { resources } = options
+  const attributes = { coalescer: name }
+  const [metricLoads, metricRequests, metricItems] = [
+    Metric.withAttributes(loads, attributes),
+    Metric.withAttributes(requests, attributes),
+    Metric.withAttributes(requestItems, attributes)
+  ]
+  const engine = new Engine({
+    lookup: lookup as any,
+    by: { text, plain: ownText === undefined, ofItem: itemKey },
+    words: told,
+    timeout,
+    window,
+    size,
+    backend: options.backend,
+    copies: item === undefined ? undefined : new Copies(item, told),
+    reach: (key) => {
+      try {
+        return resources?.(key)
+      } catch {
+        // It may be anything.
+        return undefined
+      }
+    },
+    measure: (items, callers, context) => {
+      metricLoads.updateUnsafe(callers, context)
+      metricRequests.updateUnsafe(1, context)
+      metricItems.updateUnsafe(items, context)
+    }
+  })
+  return {
+    name,
+    window,
+    size,
+    timeout,
+    load: (key) => engine.load(key),
+    loadAll: (keys) => engine.loadAll(keys),
+    parts: {
+      backend: options.backend,
+      keyText: text,
+      request: (keys: Arr.NonEmptyReadonlyArray<Key>, request: Request, callers: number) =>
+        engine.requestFor(keys, request.tenant, callers),
+      cached: (context: Context.Context<never>, tenant: string, key: Key) => engine.cached(context, tenant, key)
+    }
+  }
+}
+
+const refuse = (what: string, expected: string, received: unknown): TurnError.TurnError =>
+  TurnError.make(new TurnError.InvalidInput({ what, expected, received: TurnError.show(received) }))
+
+/** The errors of one coalescer. */
+const wordsFor = (coalescer: string): Words => ({
+  notFound: (key) =>
+    new ItemNotFound({ coalescer, key, message: `${coalescer}: there is nothing for ${TurnError.show(key)}` }),
+  failed: (error) =>
+    new RequestFailed({ coalescer, error, message: `${coalescer}: the request failed (${wordsOf(error)})` }),
+  late: (millis) =>
+    new RequestTimeout({ coalescer, millis, message: `${coalescer}: the request took longer than ${millis} ms` }),
+  invalid: (problem) => new InvalidAnswer({ coalescer, problem, message: `${coalescer}: ${problem}` }),
+  itemFailure: (item) => item instanceof ItemFailed ? item : undefined
+})
+
+/**
+ * Callers of requests: who asked, on its own or in a list, once for each request that it had a part in. What a cache has given is not
+ * among them. By coalescer.
+ *
+ * @category metrics
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const loads = Metric.counter("effect_turn.coalescer.loads", {
+  description: "Callers that the requests of a coalescer were for",
+  incremental: true
+})
+
+/**
+ * Requests that were sent, by coalescer. Loads for each of them is what merging has saved.
+ *
+ * @category metrics
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const requests = Metric.counter("effect_turn.coalescer.requests", {
+  description: "Requests that a coalescer sent",
+  incremental: true
+})
+
+/**
+ * How many keys a request had, by coalescer.
+ *
+ * @category metrics
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const requestItems = Metric.histogram("effect_turn.coalescer.request.items", {
+  description: "How many keys a request of a coalescer had",
+  boundaries: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]
+})
+
+/**
+ * Gives an effect a cache: what a coalescer has answered inside is not asked for again inside.
+ *
+ * **Details**
+ *
+ * All loads inside share it, and so do all turns: the calls of their tools are answered from it too. There is none outside, and no
+ * other cache: this one is gone when the effect has ended. Inside another such effect it is that one's.
+ *
+ * It holds items that were found, by coalescer, tenant and key; failures are not kept. A write takes out what it touches, by the
+ * `resources` of the coalescer's items: a call of a turn that writes does so by itself, when it starts and when it ends; whoever writes in
+ * another way says {@link invalidate}.
+ *
+ * **Example** (Asked once, and again after a write)
+ *
+ * ```ts import.meta.vitest
+ * import { Effect } from "effect"
+ * import { Coalescer, TurnContext } from "effect-turn"
+ *
+ * const asked: Array<string> = []
+ * const orders = Coalescer.make({
+ *   name: "orders",
+ *   lookup: (ids: ReadonlyArray<string>) => Effect.sync(() => ids.map((id) => (asked.push(id), `order ${id}`))),
+ *   resources: (id) => [`order:${id}`],
+ *   window: 0
+ * })
+ * const program = Effect.gen(function*() {
+ *   yield* orders.load("a")
+ *   yield* orders.load("a")
+ *   yield* Coalescer.invalidate(["order:a"])
+ *   yield* orders.load("a")
+ * }).pipe(Coalescer.cached, Effect.provide(TurnContext.make({ tenant: "north" })))
+ *
+ * await Effect.runPromise(program)
+ * const times = asked.length // => 2
+ * ```
+ *
+ * @category caching
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const cached = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
+  Effect.contextWith((context: Context.Context<never>) =>
+    cacheOf(context) === undefined ? Effect.provideService(effect, Current, new Cache()) : effect
+  )
+
+/**
+ * Takes out of the cache what a write has touched, or is about to: resource keys as in `ToolPolicy.keys`, without them everything.
+ *
+ * **Details**
+ *
+ * What is on its way at that moment is not kept, and nobody joins it any more. Outside {@link cached} it does nothing.
+ *
+ * @category caching
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const invalidate = (resourceKeys?: ReadonlyArray<string>): Effect.Effect<void> =>
+  Effect.contextWith((context: Context.Context<never>) => Effect.sync(() => invalidateIn(context, resourceKeys)))
+
+/** The same, at once, in the cache of a context if it has one.
+ *
+ * @internal
+ */
+export const invalidateIn = (context: Context.Context<never>, resourceKeys: ReadonlyArray<string> | undefined): void =>
+  cacheOf(context)?.invalidate(resourceKeys)
 
 /** How the calls of a tool ask for what they want, as {@link through} and batch tools say it.
  *
@@ -281,7 +488,7 @@ export const through = <T extends Tool.Any, Key, E extends Tool.Failure<T>, R>(
 (tool: T): ToolPolicy.Needing<T, R> => {
   const merging: Merging = {
     coalescer,
-    wants: (params) => [key(params)],
+    wants: (params: Tool.Parameters<T>) => [key(params)],
     answer: (params, found) => found.get(coalescer.parts.keyText(key(params)))!
   }
   const merged = tool.annotate(MergingAnnotation, merging)
@@ -289,8 +496,99 @@ export const through = <T extends Tool.Any, Key, E extends Tool.Failure<T>, R>(
   return (backend === undefined ? merged : merged.annotate(ToolPolicy.BackendAnnotation, backend)) as any
 }
 
-export const handler = (tool: Tool.Any): any =>
-  marked((params: any) => {
-    const m = Context.get(tool.annotations, MergingAnnotation)!
-    return m.coalescer.load(m.wants(params)[0])
-  })
+/**
+ * The handler of a tool that is tied to a coalescer, by {@link through} or as a batch tool: it asks for what its call wants.
+ *
+ * **Details**
+ *
+ * Outside of turns it loads like anybody else. Inside a turn it is not run: the runtime asks in its place, without a window. A
+ * {@link LoadError}, or a refusal of the backend, is an error of `effect/ai` that says so: an `InternalProviderError` where asking again may
+ * help, else an `UnknownError`. A tool that is tied to no coalescer is refused here.
+ *
+ * **Example** (A tool over a coalescer)
+ *
+ * ```ts import.meta.vitest
+ * import { Effect, pipe, Schema } from "effect"
+ * import { Tool, Toolkit } from "effect/ai"
+ * import { Coalescer, ToolCall, ToolPolicy, Turn, TurnContext } from "effect-turn"
+ *
+ * const orders = Coalescer.make({
+ *   name: "orders",
+ *   lookup: (ids: ReadonlyArray<string>) => Effect.succeed(ids.map((id) => `order ${id}`))
+ * })
+ * const GetOrder = pipe(
+ *   Tool.make("get_order", { parameters: Schema.Struct({ id: Schema.String }), success: Schema.String }),
+ *   ToolPolicy.read({ keys: ({ id }) => [`order:${id}`] }),
+ *   Coalescer.through(orders, ({ id }) => id)
+ * )
+ * const toolkit = Toolkit.make(GetOrder)
+ * const handlers = toolkit.toLayer({ get_order: Coalescer.handler(GetOrder) })
+ *
+ * const [outcome] = await Turn.run(toolkit, [ToolCall.make("c1", "get_order", { id: "a" })]).pipe(
+ *   Effect.provide([handlers, Turn.layer()]),
+ *   Effect.provide(TurnContext.make({ tenant: "north" })),
+ *   Effect.runPromise
+ * )
+ * const said = outcome!.status === "ok" ? outcome!.result : "nothing" // => "order a"
+ * ```
+ *
+ * @category constructors
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const handler = <T extends Tool.Any>(
+  tool: T
+): (
+  params: Tool.Parameters<T>
+) => Effect.Effect<Tool.Success<T>, Tool.Failure<T> | AiError.AiErrorReason, Tool.HandlerServices<T>> => {
+  const merging = Context.get(tool.annotations, MergingAnnotation)
+  if (merging === undefined) {
+    throw refuse(
+      `Coalescer.handler, for tool "${tool.name}"`,
+      "a tool that is tied to a coalescer, by Coalescer.through",
+      "one that is not"
+    )
+  }
+  const { answer, coalescer, wants } = merging
+  const { keyText } = coalescer.parts
+  return marked((params: Tool.Parameters<T>) =>
+    Effect.suspend(() => {
+      const keys = wants(params)
+      return Effect.flatMap(coalescer.loadAll(keys), (exits) => {
+        const found = new Map(exits.map((exit, i) => [keyText(keys[i]), exit]))
+        return Effect.mapError(answer(params, found), errorForAi)
+      })
+    }) as Effect.Effect<any, any, any>
+  )
+}
+
+/** Whether asking again may help.
+ *
+ * @internal
+ */
+export const isRetryable = (error: LoadError | Backend.Refused): boolean => !(error instanceof ItemNotFound)
+
+const ownErrors = [
+  ItemNotFound,
+  RequestFailed,
+  RequestTimeout,
+  InvalidAnswer,
+  Backend.QueueFull,
+  Backend.CircuitOpen,
+  Backend.StoreUnavailable
+]
+
+/** Whether it is an error of a coalescer, and no failure of an item.
+ *
+ * @internal
+ */
+export const isOwnError = (error: unknown): error is LoadError | Backend.Refused =>
+  ownErrors.some((own) => error instanceof own)
+
+const errorForAi = (error: unknown): unknown => {
+  if (!isOwnError(error)) return error
+  const description = error.message
+  return isRetryable(error)
+    ? new AiError.InternalProviderError({ description })
+    : new AiError.UnknownError({ description })
+}

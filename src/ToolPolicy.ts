@@ -333,8 +333,8 @@ export const limitMillis = (owner: string, limit: string, input: unknown, least:
  *
  * @internal
  */
-export const finiteMillis = (owner: string, limit: string, input: unknown): number =>
-  millisOf(owner, limit, input, 1, "")
+export const finiteMillis = (owner: string, limit: string, input: unknown, least: 0 | 1 = 1): number =>
+  millisOf(owner, limit, input, least, "")
 
 const millisOf = (owner: string, limit: string, input: unknown, least: 0 | 1, or: string): number => {
   const refuse = () =>

@@ -1,45 +1,406 @@
-/** What a coalescer does. */
+/**
+ * Who waits for which request.
+ *
+ * - E1: a lane is for one tenant, one pool, and one permit of that pool where its callers hold one. Nothing crosses from one to another.
+ * - E2: in a lane there is at most one request that collects, and each key is looked for once: whoever asks for it while its request
+ *   collects or is on its way joins that, unless a write has touched the key since the request was sent.
+ * - E3: a request is sent once, when it is full or its window is over, with the keys that somebody waits for.
+ * - E4: every caller is told once: by its request, or not at all when it has left.
+ * - E5: a request without callers is over: it collects no more, nobody finds it, its fiber is interrupted, and the last to leave waits for that.
+ */
+import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
-import type * as Coalescer from "../../Coalescer.ts"
-import * as Errors from "../../Coalescer.ts"
+import * as Fiber from "effect/Fiber"
+import * as Backend from "../../Backend.ts"
+import * as TurnContext from "../../TurnContext.ts"
+import { type Cache, cacheOf, now, type Reach } from "./cache.ts"
+import type { Copies } from "./copies.ts"
+import type { Found } from "./pairing.ts"
+import { errorOf, type Lookup, Running } from "./request.ts"
 
-export const makeCoalescer = (options: Coalescer.Options<any, any, any, any, any, any, any>) => {
-  const keyText = options.keyText ?? ((key: unknown) => typeof key === "string" ? key : JSON.stringify(key))
-  const request = (keys: ReadonlyArray<unknown>, about: Coalescer.Request, _callers: number) =>
-    Effect.catch(
-      Effect.map(options.lookup(keys as any, about), (answer) => {
-        const found = new Map<string, Exit.Exit<unknown, unknown>>()
-        const list = answer as ReadonlyMap<unknown, unknown>
-        keys.forEach((key) => {
-          const item = list.get(key)
-          found.set(
-            keyText(key),
-            item === undefined
-              ? Exit.fail(new Errors.ItemNotFound({ coalescer: "", key, message: "gone" }))
-              : Exit.succeed(item)
-          )
-        })
-        return found
-      }),
-      (error) =>
-        Effect.succeed(
-          new Map(
-            keys.map((
-              key
-            ) => [keyText(key), Exit.fail(new Errors.RequestFailed({ coalescer: "", error, message: "x" }))])
-          )
-        )
+export interface Settings extends Lookup {
+  readonly size: number
+  /** In milliseconds; 0: the end of the turn of the event loop. */
+  readonly window: number
+  readonly backend: Backend.Key | undefined
+  readonly copies: Copies | undefined
+  readonly reach: (key: any) => Reach
+  /** A request is over: how many keys it had, and for how many callers. */
+  readonly measure: (keys: number, callers: number, context: Context.Context<never>) => void
+}
+
+/** One who waits for an item. */
+class Waiter {
+  readonly item: Item
+  readonly cache: Cache | undefined
+  /** Undefined once it has been told, or has left. */
+  told: ((effect: Effect.Effect<any, any>) => void) | undefined
+  constructor(item: Item, cache: Cache | undefined, told: (effect: Effect.Effect<any, any>) => void) {
+    this.item = item
+    this.cache = cache
+    this.told = told
+  }
+}
+
+/** A key in a request. */
+class Item {
+  readonly batch: Batch
+  readonly key: unknown
+  readonly text: string
+  /** Those who wait for it, and some who have left. */
+  waiters: Waiter | Array<Waiter> | undefined = undefined
+  live = 0
+  constructor(batch: Batch, key: unknown, text: string) {
+    this.batch = batch
+    this.key = key
+    this.text = text
+  }
+}
+
+/** A request that collects, or is on its way. */
+class Batch {
+  readonly lane: Lane
+  /** Of its first caller. */
+  readonly context: Context.Context<never>
+  readonly items: Array<Item> = []
+  /** Who waits now, and who has in all. */
+  callers = 0
+  joined = 0
+  state: "collects" | "sent" | "over" = "collects"
+  /** The point in the order of writes at which it was sent. */
+  since = 0
+  timer: Fiber.Fiber<unknown> | undefined = undefined
+  running: Running | undefined = undefined
+  fiber: Fiber.Fiber<unknown, unknown> | undefined = undefined
+  abandoned = false
+  leaving: (() => void) | undefined = undefined
+  constructor(lane: Lane, context: Context.Context<never>) {
+    this.lane = lane
+    this.context = context
+  }
+}
+
+class Lane {
+  readonly tenant: string
+  readonly home: Map<string, Lane>
+  readonly items = new Map<string, Item>()
+  open: Batch | undefined = undefined
+  constructor(tenant: string, home: Map<string, Lane>) {
+    this.tenant = tenant
+    this.home = home
+  }
+}
+
+const tenantOf = (context: Context.Context<never>): string =>
+  context.mapUnsafe.get(TurnContext.Tenant.key) as string | undefined ?? "default"
+
+export class Engine {
+  private readonly settings: Settings
+  /** Lanes by tenant: those without a backend, and for each pool or permit. */
+  private readonly free = new Map<string, Lane>()
+  private readonly bound = new WeakMap<object, Map<string, Lane>>()
+
+  constructor(settings: Settings) {
+    this.settings = settings
+  }
+
+  load(key: unknown): Effect.Effect<any, any> {
+    return Effect.callback<any, any>((resume) => {
+      const fiber = Fiber.getCurrent()!
+      const waiter = this.join(fiber, key, resume)
+      return waiter === undefined ? undefined : Effect.suspend(() => this.leave(waiter))
+    })
+  }
+
+  loadAll(keys: ReadonlyArray<unknown>): Effect.Effect<ReadonlyArray<Exit.Exit<any, any>>> {
+    return Effect.callback<ReadonlyArray<Effect.Effect<any, any>>>((resume) => {
+      const told: Array<Effect.Effect<any, any>> = Array.from({ length: keys.length })
+      let open = keys.length + 1
+      const over = () => --open === 0 ? resume(Effect.succeed(told)) : undefined
+      const fiber = Fiber.getCurrent()!
+      const waiters: Array<Waiter> = []
+      for (let i = 0; i < keys.length; i++) {
+        const tell = (effect: Effect.Effect<any, any>) => {
+          told[i] = effect
+          over()
+        }
+        try {
+          const waiter = this.join(fiber, keys[i], tell)
+          if (waiter !== undefined) waiters.push(waiter)
+        } catch (defect) {
+          tell(Exit.die(defect))
+        }
+      }
+      over()
+      return Effect.suspend(() => {
+        const ends: Array<Effect.Effect<void>> = []
+        for (const waiter of waiters) {
+          const end = this.leave(waiter)
+          if (end !== Effect.void) ends.push(end)
+        }
+        return Effect.all(ends, { discard: true })
+      })
+    }).pipe(
+      Effect.flatMap((told) =>
+        told.every(Exit.isExit) ? Effect.succeed(told as any) : Effect.all(told.map(Effect.exit))
+      )
     )
-  const load = (key: unknown) =>
-    Effect.flatMap(request([key], { tenant: "default" }, 1), (found) => found.get(keyText(key))!)
-  return {
-    name: options.name,
-    window: 5,
-    size: options.size ?? 10,
-    timeout: 2000,
-    load,
-    loadAll: (keys: ReadonlyArray<unknown>) => Effect.forEach(keys, (key) => Effect.exit(load(key))),
-    parts: { backend: options.backend, keyText, request, cached: () => undefined }
+  }
+
+  private laneOf(context: Context.Context<never>, tenant: string): Lane {
+    const { backend } = this.settings
+    let home: Map<string, Lane> | undefined = this.free
+    if (backend !== undefined) {
+      const { pool } = Context.getUnsafe(context, backend)
+      let at: object = pool
+      for (let held = Context.get(context, Backend.Held); held !== undefined; held = held.outer) {
+        if (held.pool !== pool || held.returned) continue
+        at = held
+        break
+      }
+      home = this.bound.get(at)
+      if (home === undefined) this.bound.set(at, home = new Map())
+    }
+    let lane = home.get(tenant)
+    if (lane === undefined) home.set(tenant, lane = new Lane(tenant, home))
+    return lane
+  }
+
+  /** Waits for a key; undefined where there is nothing to wait for. */
+  private join(
+    fiber: Fiber.Fiber<any, any>,
+    key: unknown,
+    told: (effect: Effect.Effect<any, any>) => void
+  ): Waiter | undefined {
+    const { by, reach, size } = this.settings
+    const text = by.text(key)
+    const tenant = tenantOf(fiber.context)
+    const cache = cacheOf(fiber.context)
+    if (cache !== undefined) {
+      const kept = cache.get(this, tenant, text)
+      if (kept !== undefined) {
+        told(this.copyOf(kept.value))
+        return undefined
+      }
+    }
+    const lane = this.laneOf(fiber.context, tenant)
+    let item = lane.items.get(text)
+    // Its answer may be from before the write.
+    if (item !== undefined && cache !== undefined && item.batch.state === "sent") {
+      if (cache.outdated(item.batch.since, reach(key))) item = undefined
+    }
+    if (item === undefined) {
+      let batch = lane.open
+      if (batch === undefined) {
+        const opened = batch = lane.open = new Batch(lane, fiber.context)
+        // Where it is full in the same step, no time has to be waited.
+        if (size > 1) fiber.currentDispatcher.scheduleTask(() => this.wait(opened), 0)
+      }
+      item = new Item(batch, key, text)
+      batch.items.push(item)
+      lane.items.set(text, item)
+    }
+    const waiter = new Waiter(item, cache, told)
+    if (item.waiters === undefined) item.waiters = waiter
+    else if (Array.isArray(item.waiters)) item.waiters.push(waiter)
+    else item.waiters = [item.waiters, waiter]
+    item.live++
+    const { batch } = item
+    batch.callers++
+    batch.joined++
+    if (batch.items.length === size && batch.state === "collects") this.send(batch)
+    return waiter
+  }
+
+  private wait(batch: Batch): void {
+    if (batch.state !== "collects") return
+    if (this.settings.window === 0) return this.send(batch)
+    const timer = batch.timer = Effect.runForkWith(batch.context)(Effect.sleep(this.settings.window))
+    timer.addObserver((exit) => {
+      if (Exit.isSuccess(exit) && batch.state === "collects") this.send(batch)
+    })
+  }
+
+  private send(batch: Batch): void {
+    const { backend } = this.settings
+    const { context, items, lane } = batch
+    batch.state = "sent"
+    batch.since = now()
+    lane.open = undefined
+    batch.timer?.interruptUnsafe()
+    const keys = items.map((item) => item.key)
+    const texts = items.map((item) => item.text)
+    if (backend === undefined) {
+      const running = batch.running = new Running(this.settings, keys, texts, (exit) => this.settle(batch, exit))
+      return running.start(lane.tenant, context)
+    }
+    const request = Effect.suspend(() => {
+      // What was written before it had its permit is in its answer.
+      batch.since = now()
+      return this.request(keys, texts, lane.tenant)
+    })
+    const fiber = batch.fiber = Effect.runForkWith(context)((backend as any).withPermit(request)) as Fiber.Fiber<
+      Found,
+      unknown
+    >
+    fiber.addObserver((exit) => this.settle(batch, exit))
+    if (batch.abandoned) fiber.interruptUnsafe()
+  }
+
+  /** A request, in whose context it runs: it fails as a whole, or tells what became of each key. */
+  private request(
+    keys: ReadonlyArray<unknown>,
+    texts: ReadonlyArray<string>,
+    tenant: string
+  ): Effect.Effect<Found, unknown> {
+    return Effect.callback<Found, unknown>((resume) => {
+      const running = new Running(this.settings, keys, texts, resume)
+      running.start(tenant, Fiber.getCurrent()!.context)
+      return Effect.suspend(() => running.interrupt())
+    })
+  }
+
+  /** One request of a turn: what became of each text. What it answers is kept in the region's cache. */
+  requestFor(
+    keys: ReadonlyArray<unknown>,
+    tenant: string,
+    callers: number
+  ): Effect.Effect<ReadonlyMap<string, Exit.Exit<any, any>>> {
+    return Effect.callback<ReadonlyMap<string, Exit.Exit<any, any>>>((resume) => {
+      const { context } = Fiber.getCurrent()!
+      const texts = keys.map(this.settings.by.text)
+      const since = now()
+      const running = new Running(this.settings, keys, texts, (exit) => {
+        this.settings.measure(keys.length, callers, context)
+        const cache = cacheOf(context)
+        const failure = Exit.isSuccess(exit) ? undefined : this.failureOf(exit)
+        const found = new Map<string, Exit.Exit<any, any>>()
+        for (let i = 0; i < keys.length; i++) {
+          const one = failure ?? (exit as Exit.Success<Found>).value[i]!
+          found.set(texts[i]!, one)
+          if (cache === undefined || Exit.isFailure(one)) continue
+          this.keep(cache, tenant, keys[i], texts[i]!, since, this.sharedOf(one.value))
+        }
+        resume(Exit.succeed(found))
+      })
+      running.start(tenant, context)
+      return Effect.suspend(() => running.interrupt())
+    })
+  }
+
+  /** A copy of what the cache of the context has; undefined where it has nothing, or a copy takes time. */
+  cached(context: Context.Context<never>, tenant: string, key: unknown): Exit.Exit<any> | undefined {
+    const cache = cacheOf(context)
+    if (cache === undefined) return undefined
+    const kept = cache.get(this, tenant, this.settings.by.text(key))
+    const copy = kept === undefined ? undefined : this.copyOf(kept.value)
+    return Exit.isExit(copy) && Exit.isSuccess(copy) ? Exit.succeed(copy.value) : undefined
+  }
+
+  private keep(
+    cache: Cache,
+    tenant: string,
+    key: unknown,
+    text: string,
+    since: number,
+    shared: Effect.Effect<unknown, unknown>
+  ): void {
+    if (!Exit.isExit(shared) || Exit.isFailure(shared)) return
+    cache.put(this, tenant, text, since, { value: shared.value, reach: this.settings.reach(key) })
+  }
+
+  private settle(batch: Batch, exit: Exit.Exit<Found, unknown>): void {
+    const { context, items, joined } = batch
+    batch.state = "over"
+    this.settings.measure(items.length, joined, context)
+    this.forget(batch)
+    batch.leaving?.()
+    if (batch.callers === 0) return
+    const failure = Exit.isSuccess(exit) ? undefined : this.failureOf(exit)
+    for (let i = 0; i < items.length; i++) this.tell(items[i]!, failure ?? (exit as Exit.Success<Found>).value[i]!)
+  }
+
+  /** Why a request failed as a whole: nobody is told of an interruption that was not its own. */
+  private failureOf(exit: Exit.Failure<unknown, unknown>): Exit.Exit<never, unknown> {
+    return exit.cause.reasons.some((reason) => reason._tag === "Fail")
+      ? exit as Exit.Exit<never, unknown>
+      : Exit.fail(this.settings.words.failed(errorOf(exit.cause)))
+  }
+
+  private forget({ items, lane }: Batch): void {
+    for (const item of items) if (lane.items.get(item.text) === item) lane.items.delete(item.text)
+    if (lane.items.size === 0 && lane.home.get(lane.tenant) === lane) lane.home.delete(lane.tenant)
+  }
+
+  private tell(item: Item, exit: Exit.Exit<any, any>): void {
+    const { batch, live, waiters } = item
+    if (live === 0) return
+    const all = Array.isArray(waiters) ? waiters : [waiters!]
+    let shared: Effect.Effect<any, any> | undefined
+    if (Exit.isSuccess(exit)) {
+      for (const { cache, told } of all) {
+        if (cache === undefined || told === undefined) continue
+        shared ??= this.sharedOf(exit.value)
+        this.keep(cache, batch.lane.tenant, item.key, item.text, batch.since, shared)
+      }
+      if (live > 1) shared ??= this.sharedOf(exit.value)
+    }
+    for (const waiter of all) {
+      const { told } = waiter
+      if (told === undefined) continue
+      waiter.told = undefined
+      told(
+        shared === undefined
+          ? exit
+          : Exit.isExit(shared)
+          ? (Exit.isSuccess(shared) ? this.copyOf(shared.value) : shared)
+          : Effect.flatMap(shared, (value) => this.copyOf(value))
+      )
+    }
+  }
+
+  /** What copies are made from: an item as it is, where it has no schema. */
+  private sharedOf(item: unknown): Effect.Effect<unknown, unknown> {
+    return this.settings.copies === undefined ? Exit.succeed(item) : this.settings.copies.text(item)
+  }
+
+  private copyOf(shared: unknown): Effect.Effect<unknown, unknown> {
+    return this.settings.copies === undefined
+      ? Exit.succeed(shared)
+      : this.settings.copies.of(shared as string | undefined)
+  }
+
+  /** Goes, and waits for the end of the request where nobody else is left. */
+  private leave(waiter: Waiter): Effect.Effect<void> {
+    if (waiter.told === undefined) return Effect.void
+    waiter.told = undefined
+    const { item } = waiter
+    const { batch } = item
+    item.live--
+    if (--batch.callers > 0) {
+      if (item.live > 0) return Effect.void
+      item.waiters = undefined
+      if (batch.state !== "collects") return Effect.void
+      batch.items.splice(batch.items.indexOf(item), 1)
+      batch.lane.items.delete(item.text)
+      return Effect.void
+    }
+    const collected = batch.state === "collects"
+    this.forget(batch)
+    if (batch.state === "over") return Effect.void
+    if (collected) {
+      batch.state = "over"
+      batch.lane.open = undefined
+      batch.timer?.interruptUnsafe()
+      return batch.timer === undefined ? Effect.void : Effect.asVoid(Fiber.await(batch.timer))
+    }
+    batch.abandoned = true
+    if (batch.running !== undefined) return batch.running.interrupt()
+    batch.fiber?.interruptUnsafe()
+    return Effect.callback<void>((resume) => {
+      batch.leaving = () => resume(Effect.void)
+      if ((batch.state as string) === "over") resume(Effect.void)
+    })
   }
 }
