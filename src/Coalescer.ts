@@ -434,6 +434,9 @@ export const cached = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A
 export const invalidate = (resourceKeys?: ReadonlyArray<string>): Effect.Effect<void> =>
   Effect.contextWith((context: Context.Context<never>) => Effect.sync(() => invalidateIn(context, resourceKeys)))
 
+/** @internal */
+export const hasCache = (context: Context.Context<never>): boolean => cacheOf(context) !== undefined
+
 /** The same, at once, in the cache of a context if it has one.
  *
  * @internal
@@ -477,15 +480,29 @@ export const marked = <F extends (...args: Array<any>) => unknown>(handler: F): 
 /**
  * Says that the calls of a tool are lookups of a coalescer: those of one turn are merged into as few requests as its size allows.
  *
+ * **Details**
+ *
+ * It is for tools that read, and that say so first (`ToolPolicy.read`): a request may be cut short, by its timeout or when nobody is left for
+ * it, and a write may not. The calls that are ready at once go as ⌈n / size⌉ requests, without a window. Each request takes one permit of
+ * the coalescer's backend, and counts as one under the turn's own limit; each call keeps its own clocks, its own outcome, and can be stopped
+ * alone. The tool's handler is {@link handler}.
+ *
  * @category combinators
  * @since 0.1.0
  * @stability experimental
  */
-export const through = <T extends Tool.Any, Key, E extends Tool.Failure<T>, R>(
+export const through = <T extends Tool.Any & ToolPolicy.Retryable, Key, E extends Tool.Failure<T>, R>(
   coalescer: Coalescer<Key, Tool.Success<T>, E, R>,
   key: (params: Tool.Parameters<T>) => Key
 ) =>
 (tool: T): ToolPolicy.Needing<T, R> => {
+  if (ToolPolicy.get(tool).access === "write") {
+    throw refuse(
+      `Coalescer.through, for tool "${tool.name}"`,
+      "a tool that reads, as ToolPolicy.read says it",
+      "one that writes"
+    )
+  }
   const merging: Merging = {
     coalescer,
     wants: (params: Tool.Parameters<T>) => [key(params)],

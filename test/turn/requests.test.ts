@@ -391,4 +391,28 @@ describe("calls that share requests", () => {
       assert.deepStrictEqual(results.flat().sort(), ["deadlock", "ok"])
       assert.isBelow(at, 100)
     }))
+
+  it.effect("a cache answers without a request, until something writes what it holds", () =>
+    Effect.gen(function*() {
+      const { layer, sent, toolkit } = lab()
+      const set = ToolCall.make("w", "set_stock", { sku: "A-1" })
+      yield* timed(
+        Effect.gen(function*() {
+          yield* Turn.run(toolkit, gets(2))
+          yield* Turn.run(toolkit, gets(2))
+          yield* Turn.run(toolkit, [set])
+          yield* Turn.run(toolkit, gets(2))
+        }).pipe(Coalescer.cached, Effect.provide(layer))
+      )
+      assert.deepStrictEqual(sent.map(({ keys }) => keys), [["A-1", "A-2"], ["A-1", "A-2"]])
+    }))
+
+  it("a tool that writes is not tied to a coalescer", () => {
+    const { coalescer } = shop()
+    const Write = Tool.make("take", { parameters: Schema.Struct({ sku: Schema.String }), success: Stock })
+    assert.throws(
+      () => Coalescer.through(coalescer, () => "A-1")(Write as never),
+      /Coalescer.through, for tool "take".*a tool that reads/
+    )
+  })
 })

@@ -15,6 +15,7 @@ import type * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import type * as Approval from "../../Approval.ts"
 import * as Backend from "../../Backend.ts"
+import * as Coalescer from "../../Coalescer.ts"
 import * as Handler from "../../Handler.ts"
 import * as Outcome from "../../Outcome.ts"
 import * as Siblings from "../../Siblings.ts"
@@ -33,7 +34,7 @@ import type { Middleware } from "./middleware.ts"
 import type { Online } from "./online.ts"
 import { Paths } from "./paths.ts"
 import { inTime, patience } from "./patience.ts"
-import { Request, Requests } from "./requests.ts"
+import { type Request, Requests } from "./requests.ts"
 import { inAll, lastMoment, mayTryAgain, pauseOf, questionOf } from "./retry.ts"
 import { CallView, Run, type Setting } from "./run.ts"
 import { Starts } from "./starts.ts"
@@ -759,6 +760,7 @@ export class TurnState implements TurnPlan.Nested {
       run.timer.off = true
       run.timer = undefined
     }
+    this.wrote(run)
     const now = setting.timers.now()
     if (this.lines !== undefined || this.paths !== undefined || setting.around.durations !== undefined) {
       run.launchedAt = now
@@ -782,6 +784,12 @@ export class TurnState implements TurnPlan.Nested {
       }))
     }
     this.work(run, now, middleware)
+  }
+
+  /** A write starts, or has ended: what it touches is not answered from a cache any more. */
+  private wrote(run: Run): void {
+    const { around } = this.setting
+    if (around.hasCache && run.policy.access === "write") Coalescer.invalidateIn(around.context, run.taken.keys)
   }
 
   /** Starts the work of a run, and its clocks. */
@@ -876,6 +884,7 @@ export class TurnState implements TurnPlan.Nested {
     try {
       timers.tick()
       if (run.undoing !== undefined && Exit.isFailure(exit)) run.undoing.failed(exit.cause)
+      this.wrote(run)
       if (run.launchedAt !== undefined && run.stopReason === undefined) this.learn(run, timers.now() - run.launchedAt)
       if (Exit.isFailure(exit)) this.decide(run, exit, undefined)
       else this.encode(run, exit)
