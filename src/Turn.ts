@@ -990,7 +990,8 @@ export interface HandlerOptions
  * What holds: the order of keys, also across clients; permits and limits of backends; the clocks of tools; a write that has started is
  * not cut short when the client cancels, and work that outlives its grace is the supervisor's; a journal is written.
  *
- * What cannot hold where there is no list: calls start in the order in which they arrive, and identical ones both run. A call that needs
+ * What cannot hold where there is no list: calls start in the order in which they arrive, and identical ones both run; those of a
+ * `Coalescer` share requests within its window, also across clients of one tenant. A call that needs
  * approval is answered so, as a failure, unless the options decide.
  *
  * A failure of the tool stays that. Any other answer becomes an `AiError`: `InternalProviderError` where the call may be made again, else
@@ -1031,12 +1032,13 @@ export const layerHandlers = <Tools extends Record<string, Tool.Any>>(
 ): Layer.Layer<Tool.HandlersFor<Tools>, never, Tool.HandlersFor<Tools> | Runtime> => {
   const refused = check(options)
   if (refused instanceof TurnError.TurnError) throw refused
+  const single: HandlerOptions = { ...options, single: true } as HandlerOptions
   return Layer.effectContext(
     Effect.gen(function*() {
       const runtime = yield* Runtime
       const context = yield* Effect.context<never>()
       return governedHandlers(toolkit, context, (call) =>
-        run(toolkit, [call], options).pipe(
+        run(toolkit, [call], single).pipe(
           Effect.provideService(Runtime, runtime),
           Effect.orDie,
           Effect.map((outcomes) => outcomes[0]!)

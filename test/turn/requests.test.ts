@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Fiber, Layer, pipe, Schema } from "effect"
+import { Effect, Fiber, Layer, pipe, Schema, Stream } from "effect"
 import {
   Backend,
   Coalescer,
@@ -9,6 +9,7 @@ import {
   Turn,
   TurnContext,
   type TurnEvent,
+  TurnJournal,
   TurnMiddleware
 } from "effect-turn"
 import { Tool, Toolkit } from "effect/ai"
@@ -32,7 +33,7 @@ const shop = (options: {
   readonly latency?: number
   readonly deaf?: boolean
   readonly answer?: (sku: string) => unknown
-  readonly whole?: Effect.Effect<never, unknown>
+  readonly whole?: Effect.Effect<void, unknown>
 } = {}) => {
   const sent: Array<Sent> = []
   const coalescer = Coalescer.make({
@@ -54,7 +55,7 @@ const shop = (options: {
             })
           )
         )
-        if (options.whole !== undefined) return yield* options.whole
+        if (options.whole !== undefined) yield* options.whole
         return new Map(
           skus.toReversed().flatMap((sku) => {
             const item = options.answer === undefined ? { sku, left: [1] } : options.answer(sku)
@@ -106,6 +107,17 @@ const timed = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
     })
     yield* TestClock.adjust("10 minutes")
     return { value: yield* Fiber.join(fiber), at: at! }
+  })
+
+/** The same by the millisecond, for programs that need several turns of the scheduler before they wait. */
+const slowly = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
+  Effect.gen(function*() {
+    const clock = yield* Effect.clockWith(Effect.succeed)
+    const fiber = yield* Effect.forkChild(
+      Effect.map(effect, (value) => ({ value, at: clock.currentTimeMillisUnsafe() }))
+    )
+    for (let i = 0; i < 100; i++) yield* TestClock.adjust(1)
+    return yield* Fiber.join(fiber)
   })
 
 describe("calls that share requests", () => {
@@ -415,4 +427,58 @@ describe("calls that share requests", () => {
       /Coalescer.through, for tool "take".*a tool that reads/
     )
   })
+
+  it.effect("a request that failed is made again where the tool says so", () =>
+    Effect.gen(function*() {
+      let broken = true
+      const { coalescer, sent } = shop({
+        whole: Effect.suspend(() => broken ? (broken = false, Effect.fail("busy")) : Effect.void)
+      })
+      const Again = pipe(
+        Tool.make("again", { parameters: Schema.Struct({ sku: Schema.String }), success: Stock }),
+        ToolPolicy.read({ keys: () => [] }),
+        ToolPolicy.retry({ times: 2, jitter: false }),
+        Coalescer.through(coalescer, ({ sku }) => sku)
+      )
+      const toolkit = Toolkit.make(Again)
+      const layer = Layer.mergeAll(
+        toolkit.toLayer({ again: Coalescer.handler(Again) }),
+        Turn.layer(),
+        Shop.layer({ concurrency: "infinite" }),
+        Layer.succeed(TurnContext.Tenant, "t")
+      )
+      const calls = ["A", "B", "C"].map((sku) => ToolCall.make(sku, "again", { sku }))
+      const { value } = yield* timed(Turn.run(toolkit, calls).pipe(Effect.provide(layer)))
+      assert.deepStrictEqual(value.map(({ attempts, status }) => [status, attempts]), [["ok", 2], ["ok", 2], ["ok", 2]])
+      assert.deepStrictEqual(sent.map(({ at, keys }) => [at, keys.length]), [[0, 3], [230, 3]])
+    }))
+
+  it.effect("a journal before each call does not split a request", () =>
+    Effect.gen(function*() {
+      const { layer, sent, toolkit } = lab()
+      const { value } = yield* timed(
+        Turn.run(toolkit, gets(12), { turn: "one" }).pipe(Effect.provide([layer, TurnJournal.layerMemory]))
+      )
+      assert.isTrue(value.every(({ status }) => status === "ok"))
+      assert.deepStrictEqual(sent.map(({ keys }) => keys.length), [10, 2])
+    }))
+
+  it.effect("turns of one call each share requests within the window", () =>
+    Effect.gen(function*() {
+      const { layer, sent, toolkit } = lab({ backend: true, limits: { concurrency: 1 } })
+      const governed = Turn.layerHandlers(toolkit as never).pipe(Layer.provideMerge(layer)) as typeof layer
+      const { at, value } = yield* slowly(
+        Effect.gen(function*() {
+          const { handle } = yield* toolkit
+          return yield* Effect.forEach(
+            ["A", "B", "C"],
+            (sku) => Effect.flatMap(handle("get_stock", { sku }), Stream.runCollect),
+            { concurrency: "unbounded" }
+          )
+        }).pipe(Effect.provide(governed))
+      )
+      assert.deepStrictEqual(value.map(([one]) => (one!.result as typeof Stock.Type).sku), ["A", "B", "C"])
+      assert.deepStrictEqual(sent.map(({ keys }) => keys.length), [3])
+      assert.isAtMost(at, 40)
+    }))
 })

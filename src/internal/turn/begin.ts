@@ -37,6 +37,8 @@ export interface BeginOptions extends Given {
   readonly finishReason?: ToolCall.FinishReason | undefined
   readonly messages?: ReadonlyArray<Prompt.Message> | undefined
   readonly decide?: Decide | undefined
+  /** The turn has one call, of a list that nobody sees. */
+  readonly single?: boolean | undefined
   /** What is pending is its last answer: nobody resumes the turn, so nobody is to decide about it any more. */
   readonly reports?: boolean | undefined
   readonly middleware?: ReadonlyArray<TurnMiddleware> | undefined
@@ -169,6 +171,7 @@ const makeReady = (
     emit: emitter(options?.onEvent, also),
     intake,
     deciders,
+    single: options?.single === true,
     reports: reports || options?.reports === true,
     middleware: options?.middleware === undefined || options.middleware.length === 0
       ? undefined

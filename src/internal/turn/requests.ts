@@ -60,6 +60,8 @@ class Gathering {
   readonly inLine = new Set<Request>()
   /** Runs that will ask, and do not yet. */
   readonly coming = new Set<Run>()
+  /** Some ask again, after a pause that others may have made too. */
+  again = false
   timer: Timer | undefined = undefined
   due = false
 
@@ -127,7 +129,7 @@ export class Requests {
   }
 
   private gatheringOf(run: Run): Gathering {
-    const { coalescer } = run.runner.merging!
+    const { coalescer } = run.merging!
     const pool = this.turn.poolOf(run)
     let gathering = this.gatherings.find((one) => one.coalescer === coalescer && one.pool === pool)
     if (gathering === undefined) this.gatherings.push(gathering = new Gathering(coalescer, pool))
@@ -143,7 +145,7 @@ export class Requests {
   /** A run asks for what it wants; what the cache has, it has at once. */
   seat(run: Run): void {
     const { taken } = run
-    const { coalescer, wants } = run.runner.merging!
+    const { coalescer, wants } = run.merging!
     const { cached, keyText } = coalescer.parts
     const gathering = this.gatheringOf(run)
     gathering.coming.delete(run)
@@ -163,6 +165,7 @@ export class Requests {
     run.hasAsked = true
     if (seat.found.size === texts.size) return this.begin(run)
     seat.gathering = gathering
+    if (run.attempt > 0) gathering.again = true
     run.phase = "waiting"
     this.turn.running--
     for (const [text, key] of texts) if (!seat.found.has(text)) this.ask(gathering, run, text, key)
@@ -203,15 +206,17 @@ export class Requests {
   private cut(gathering: Gathering): void {
     const { coalescer: { size, window }, coming, unsent } = gathering
     const { online, setting: { around, timers } } = this.turn
-    const all = gathering.due || (coming.size === 0 && online?.more !== true)
+    const known = coming.size === 0 && online?.more !== true
+    const all = gathering.due || (known && !gathering.again)
     const count = all ? unsent.size : unsent.size - unsent.size % size
     if (count === 0) {
-      gathering.timer ??= timers.set(window, windowIsOver, { gathering, turn: this.turn })
+      // Pauses that end in the same instant end one after the other.
+      gathering.timer ??= timers.set(known ? 0 : window, windowIsOver, { gathering, turn: this.turn })
       return
     }
     if (gathering.timer !== undefined) gathering.timer.off = true
     gathering.timer = undefined
-    gathering.due = false
+    gathering.due = gathering.again = false
     const items = Array.from(unsent)
     // The longest way below goes first, as among calls.
     if (count > size) items.sort(([, a], [, b]) => longest(b) - longest(a))
@@ -330,7 +335,7 @@ export class Requests {
   /** What a run comes to, by what became of all that it asked for. */
   private compose(run: Run): void {
     const seat = run.seat!
-    const { entry, merging } = run.runner
+    const { merging, runner: { entry } } = run
     let exit: AnyExit
     try {
       exit = merging!.answer(run.taken.params, seat.found)

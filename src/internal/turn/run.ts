@@ -10,6 +10,7 @@
 import type * as Exit from "effect/Exit"
 import type * as Fiber from "effect/Fiber"
 import type * as Backend from "../../Backend.ts"
+import type * as Coalescer from "../../Coalescer.ts"
 import type * as Handler from "../../Handler.ts"
 import type * as Outcome from "../../Outcome.ts"
 import * as Siblings from "../../Siblings.ts"
@@ -52,6 +53,8 @@ export interface Setting {
   readonly intake: Intake
   /** Whoever may decide about calls that need approval. */
   readonly deciders: Deciders
+  /** It is one of many turns of one call each: requests are shared across them, within the window of the coalescer. */
+  readonly single: boolean
   /** What is pending when it closes is not decided any more. */
   readonly reports: boolean
   readonly middleware: Middleware | undefined
@@ -76,6 +79,8 @@ export class Run extends Siblings.Member<AnyOutcome> implements Backend.Entry, A
   /** The call as it is to be run: a human or a middleware may have exchanged its arguments. */
   taken: Taken
   readonly runner: Runner
+  /** How it shares requests with other calls of its turn. */
+  readonly merging: Coalescer.Merging | undefined
   /** Its priority, once that was asked for: it does not change while it stands in line. */
   length: number | undefined = undefined
   node: TurnPlan.Node | undefined = undefined
@@ -169,6 +174,7 @@ export class Run extends Siblings.Member<AnyOutcome> implements Backend.Entry, A
     this.turn = turn
     this.taken = taken
     this.runner = runner
+    this.merging = turn.setting.single ? undefined : runner.merging
   }
 
   /** The longest way below it. */

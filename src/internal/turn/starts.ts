@@ -116,7 +116,7 @@ export class Starts {
     const repeated = repeatedTooOften(this.turn.setting, run.taken)
     if (repeated !== undefined) return this.turn.conclude(run, Answers.refused(run, "over_limit", repeated))
     this.turn.running++
-    if (run.runner.merging !== undefined) this.turn.sharing.expect(run)
+    if (run.merging !== undefined) this.turn.sharing.expect(run)
     if (this.isPrepared(run)) return this.reserve(run)
     const { intake, middleware } = this.turn.setting
     this.before(run, middleware!.before(run, intake), (ready: Ready) => {

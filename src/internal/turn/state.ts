@@ -642,10 +642,9 @@ export class TurnState implements TurnPlan.Nested {
       (run.node !== undefined && run.node.pending > 0)
     ) return
     if (this.setting.emit !== undefined) run.readyAt = this.setting.timers.now()
-    const { entry, merging } = run.runner
     // It stands in line with its requests, which have the permits.
-    if (merging !== undefined) return this.begin(run)
-    const pool = entry.merging === undefined ? this.poolOf(run) : undefined
+    if (run.merging !== undefined) return this.begin(run)
+    const pool = run.runner.entry.merging === undefined ? this.poolOf(run) : undefined
     if (Keys.isGuarded(run) && !this.starts.mayHaveKey(run, pool !== undefined || this.lines?.limiter !== undefined)) {
       return
     }
@@ -737,7 +736,7 @@ export class TurnState implements TurnPlan.Nested {
   }
 
   launch(run: Run): void {
-    if (run.runner.merging !== undefined && run.seat?.started !== true) return this.sharing.seat(run)
+    if (run.merging !== undefined && run.seat?.started !== true) return this.sharing.seat(run)
     const { setting } = this
     const { middleware } = setting
     const { taken } = run
@@ -1074,7 +1073,7 @@ export class TurnState implements TurnPlan.Nested {
   conclude(run: Run, outcome: AnyOutcome): void {
     if (run.phase === "ended" || run.concluding) return
     run.concluding = true
-    if (run.runner.merging !== undefined) this.sharing.leave(run)
+    if (run.merging !== undefined) this.sharing.leave(run)
     run.asking?.interruptUnsafe()
     if (run.timer !== undefined) run.timer.off = true
     if (run.idleTimer !== undefined) run.idleTimer.off = true
