@@ -16,12 +16,16 @@ import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import type * as Exit from "effect/Exit"
 import * as Metric from "effect/Metric"
+import type * as EffectRequest from "effect/Request"
+import * as RequestResolver from "effect/RequestResolver"
 import * as Schema from "effect/Schema"
 import * as Backend from "./Backend.ts"
 import { Cache, cacheOf, Current } from "./internal/coalescer/cache.ts"
 import { Copies } from "./internal/coalescer/copies.ts"
 import { Engine } from "./internal/coalescer/engine.ts"
 import type { Words } from "./internal/coalescer/pairing.ts"
+import { lookupOf } from "./internal/coalescer/resolver.ts"
+import { Soon } from "./internal/coalescer/soon.ts"
 import { keyText, wordsOf } from "./internal/coalescer/words.ts"
 import * as ToolPolicy from "./ToolPolicy.ts"
 import type * as TurnContext from "./TurnContext.ts"
@@ -290,6 +294,7 @@ export const make = <Key, Item, E = never, EX = never, R = never, Self = never, 
     timeout,
     window,
     size,
+    soon: new Soon(),
     backend: options.backend,
     copies: item === undefined ? undefined : new Copies(item, told),
     reach: (key) => {
@@ -337,6 +342,108 @@ const wordsFor = (coalescer: string): Words => ({
   invalid: (problem) => new InvalidAnswer({ coalescer, problem, message: `${coalescer}: ${problem}` }),
   itemFailure: (item) => item instanceof ItemFailed ? item : undefined
 })
+
+/**
+ * Makes a coalescer whose lookup is a resolver of Effect's: each key becomes a request, and a list of them is handed to the resolver at once.
+ *
+ * **Details**
+ *
+ * The resolver's own way of collecting requests (its delay, `batchN`) has no part in it; what it groups (`RequestResolver.makeGrouped`) is
+ * handed to it in groups. What a request is failed with is the failure of its item. A resolver that fails, fails those requests that it
+ * has not completed, with {@link RequestFailed}; one that leaves a request open gives its callers {@link InvalidAnswer}.
+ *
+ * **Gotchas**
+ *
+ * A resolver with a cache (`RequestResolver.withCache`) knows no tenants, unless its requests name them.
+ *
+ * **Example** (A resolver that can be stopped)
+ *
+ * ```ts import.meta.vitest
+ * import { Effect, Request, RequestResolver } from "effect"
+ * import { Coalescer, TurnContext } from "effect-turn"
+ *
+ * class GetOrder extends Request.Class<{ readonly id: string }, string> {}
+ * const resolver = RequestResolver.fromFunctionBatched<GetOrder>((entries) => entries.map(({ request }) => `order ${request.id}`))
+ *
+ * const orders = Coalescer.fromResolver({ name: "orders", resolver, request: (id: string) => new GetOrder({ id }) })
+ * const program = orders.load("a").pipe(Effect.provide(TurnContext.make({ tenant: "north" })))
+ * const order = await Effect.runPromise(program)
+ * const same = order // => "order a"
+ * ```
+ *
+ * @category constructors
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const fromResolver = <Key, A extends EffectRequest.Any, Self = never, Requirements = never>(
+  options: Settings<Key, EffectRequest.Success<A>, Self, Requirements> & {
+    readonly resolver: RequestResolver.RequestResolver<A>
+    readonly request: (key: Key) => A
+  }
+): Coalescer<
+  Key,
+  EffectRequest.Success<A>,
+  EffectRequest.Error<A>,
+  EffectRequest.Services<A> | Self | Requirements | TurnContext.Tenant
+> => {
+  const { request, resolver, ...settings } = options
+  if (!RequestResolver.isRequestResolver(resolver)) {
+    throw refuse("the resolver of Coalescer.fromResolver", "a RequestResolver", resolver)
+  }
+  return make({ ...settings, lookup: lookupOf(resolver, request, wordsFor(settings.name)) as any }) as any
+}
+
+/**
+ * Offers a coalescer as a resolver of Effect's, for programs that are written with `Effect.request`.
+ *
+ * **Details**
+ *
+ * Each request is a load in the context of its caller: it meets those of others in the coalescer, by its window and size. A request has
+ * to be able to fail with what a load fails with.
+ *
+ * **Gotchas**
+ *
+ * Effect tells a resolver nothing of a caller that leaves once its request was handed over, so it goes on without one. Use `load` where a
+ * stop has to reach the lookup.
+ *
+ * **Example** (A request that is a load)
+ *
+ * ```ts import.meta.vitest
+ * import { Effect, Request } from "effect"
+ * import { type Backend, Coalescer, TurnContext } from "effect-turn"
+ *
+ * const orders = Coalescer.make({
+ *   name: "orders",
+ *   lookup: (ids: ReadonlyArray<string>) => Effect.succeed(ids.map((id) => `order ${id}`))
+ * })
+ * class GetOrder extends Request.Class<{ readonly id: string }, string, Coalescer.LoadError | Backend.Refused, TurnContext.Tenant> {}
+ * const resolver = Coalescer.toResolver(orders, (request: GetOrder) => request.id)
+ *
+ * const program = Effect.request(new GetOrder({ id: "a" }), resolver).pipe(Effect.provide(TurnContext.make({ tenant: "north" })))
+ * const order = await Effect.runPromise(program)
+ * const same = order // => "order a"
+ * ```
+ *
+ * @category conversions
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const toResolver = <A extends EffectRequest.Any, Key>(
+  coalescer: Coalescer<Key, EffectRequest.Success<A>, EffectRequest.Error<A>, EffectRequest.Services<A>>,
+  key: (request: A) => Key
+): [LoadError | Backend.Refused] extends [EffectRequest.Error<A>] ? RequestResolver.RequestResolver<A> : never =>
+  RequestResolver.make<A>((entries) =>
+    Effect.forEach(
+      entries,
+      (entry) =>
+        Effect.suspend(() => coalescer.load(key(entry.request))).pipe(
+          Effect.provideContext(entry.context as Context.Context<any>),
+          Effect.exit,
+          Effect.map((exit) => entry.completeUnsafe(exit as any))
+        ),
+      { concurrency: "unbounded", discard: true }
+    )
+  ) as any
 
 /**
  * Callers of requests: who asked, on its own or in a list, once for each request that it had a part in. What a cache has given is not

@@ -18,6 +18,7 @@ import { type Cache, cacheOf, now, type Reach } from "./cache.ts"
 import type { Copies } from "./copies.ts"
 import type { Found } from "./pairing.ts"
 import { errorOf, type Lookup, Running } from "./request.ts"
+import type { Late } from "./soon.ts"
 
 export interface Settings extends Lookup {
   readonly size: number
@@ -30,28 +31,38 @@ export interface Settings extends Lookup {
   readonly measure: (keys: number, callers: number, context: Context.Context<never>) => void
 }
 
+type Told = (effect: Effect.Effect<any, any>) => void
+
 /** One who waits for an item. */
 class Waiter {
-  readonly item: Item
+  readonly fiber: Fiber.Fiber<any, any>
   readonly cache: Cache | undefined
   /** Undefined once it has been told, or has left. */
-  told: ((effect: Effect.Effect<any, any>) => void) | undefined
-  constructor(item: Item, cache: Cache | undefined, told: (effect: Effect.Effect<any, any>) => void) {
-    this.item = item
+  told: Told | undefined
+  constructor(fiber: Fiber.Fiber<any, any>, cache: Cache | undefined, told: Told) {
+    this.fiber = fiber
     this.cache = cache
     this.told = told
   }
 }
 
-/** A key in a request. */
-class Item {
+/** A key in a request, and the first who waits for it. */
+class Item extends Waiter {
   readonly batch: Batch
   readonly key: unknown
   readonly text: string
-  /** Those who wait for it, and some who have left. */
-  waiters: Waiter | Array<Waiter> | undefined = undefined
-  live = 0
-  constructor(batch: Batch, key: unknown, text: string) {
+  /** The others, and some of them have left. */
+  more: Array<Waiter> | undefined = undefined
+  live = 1
+  constructor(
+    batch: Batch,
+    key: unknown,
+    text: string,
+    fiber: Fiber.Fiber<any, any>,
+    cache: Cache | undefined,
+    told: Told
+  ) {
+    super(fiber, cache, told)
     this.batch = batch
     this.key = key
     this.text = text
@@ -59,7 +70,8 @@ class Item {
 }
 
 /** A request that collects, or is on its way. */
-class Batch {
+class Batch implements Late {
+  readonly engine: Engine
   readonly lane: Lane
   /** Of its first caller. */
   readonly context: Context.Context<never>
@@ -74,10 +86,29 @@ class Batch {
   running: Running | undefined = undefined
   fiber: Fiber.Fiber<unknown, unknown> | undefined = undefined
   abandoned = false
-  leaving: (() => void) | undefined = undefined
-  constructor(lane: Lane, context: Context.Context<never>) {
+  onEnd: (() => void) | undefined = undefined
+  /** What a fiber that waits here does when it is interrupted: one effect for all of them. */
+  readonly left: Effect.Effect<void>
+
+  constructor(engine: Engine, lane: Lane, context: Context.Context<never>) {
+    this.engine = engine
     this.lane = lane
     this.context = context
+    this.left = Effect.withFiber((fiber) => this.leaves(fiber))
+  }
+
+  private leaves(fiber: Fiber.Fiber<any, any>): Effect.Effect<void> {
+    const is = (waiter: Waiter) => waiter.fiber === fiber && waiter.told !== undefined
+    for (const item of this.items) {
+      if (is(item)) return this.engine.leave(item, item)
+      const other = item.more?.find(is)
+      if (other !== undefined) return this.engine.leave(item, other)
+    }
+    return Effect.void
+  }
+
+  arm(): void {
+    this.engine.wait(this)
   }
 }
 
@@ -108,8 +139,7 @@ export class Engine {
   load(key: unknown): Effect.Effect<any, any> {
     return Effect.callback<any, any>((resume) => {
       const fiber = Fiber.getCurrent()!
-      const waiter = this.join(fiber, key, resume)
-      return waiter === undefined ? undefined : Effect.suspend(() => this.leave(waiter))
+      return this.join(fiber, key, resume)?.batch.left
     })
   }
 
@@ -119,15 +149,15 @@ export class Engine {
       let open = keys.length + 1
       const over = () => --open === 0 ? resume(Effect.succeed(told)) : undefined
       const fiber = Fiber.getCurrent()!
-      const waiters: Array<Waiter> = []
+      const items = new Set<Item>()
       for (let i = 0; i < keys.length; i++) {
         const tell = (effect: Effect.Effect<any, any>) => {
           told[i] = effect
           over()
         }
         try {
-          const waiter = this.join(fiber, keys[i], tell)
-          if (waiter !== undefined) waiters.push(waiter)
+          const item = this.join(fiber, keys[i], tell)
+          if (item !== undefined) items.add(item)
         } catch (defect) {
           tell(Exit.die(defect))
         }
@@ -135,9 +165,14 @@ export class Engine {
       over()
       return Effect.suspend(() => {
         const ends: Array<Effect.Effect<void>> = []
-        for (const waiter of waiters) {
-          const end = this.leave(waiter)
+        const leave = (item: Item, waiter: Waiter) => {
+          if (waiter.fiber !== fiber) return
+          const end = this.leave(item, waiter)
           if (end !== Effect.void) ends.push(end)
+        }
+        for (const item of items) {
+          leave(item, item)
+          for (const waiter of item.more ?? []) leave(item, waiter)
         }
         return Effect.all(ends, { discard: true })
       })
@@ -167,13 +202,9 @@ export class Engine {
     return lane
   }
 
-  /** Waits for a key; undefined where there is nothing to wait for. */
-  private join(
-    fiber: Fiber.Fiber<any, any>,
-    key: unknown,
-    told: (effect: Effect.Effect<any, any>) => void
-  ): Waiter | undefined {
-    const { by, reach, size } = this.settings
+  /** Waits for a key, as one of those who want this item; undefined where there is nothing to wait for. */
+  private join(fiber: Fiber.Fiber<any, any>, key: unknown, told: Told): Item | undefined {
+    const { by, reach, size, soon } = this.settings
     const text = by.text(key)
     const tenant = tenantOf(fiber.context)
     const cache = cacheOf(fiber.context)
@@ -190,30 +221,28 @@ export class Engine {
     if (item !== undefined && cache !== undefined && item.batch.state === "sent") {
       if (cache.outdated(item.batch.since, reach(key))) item = undefined
     }
-    if (item === undefined) {
-      let batch = lane.open
-      if (batch === undefined) {
-        const opened = batch = lane.open = new Batch(lane, fiber.context)
-        // Where it is full in the same step, no time has to be waited.
-        if (size > 1) fiber.currentDispatcher.scheduleTask(() => this.wait(opened), 0)
-      }
-      item = new Item(batch, key, text)
-      batch.items.push(item)
-      lane.items.set(text, item)
+    if (item !== undefined) {
+      ;(item.more ??= []).push(new Waiter(fiber, cache, told))
+      item.live++
+      item.batch.callers++
+      item.batch.joined++
+      return item
     }
-    const waiter = new Waiter(item, cache, told)
-    if (item.waiters === undefined) item.waiters = waiter
-    else if (Array.isArray(item.waiters)) item.waiters.push(waiter)
-    else item.waiters = [item.waiters, waiter]
-    item.live++
-    const { batch } = item
+    let batch = lane.open
+    if (batch === undefined) {
+      batch = lane.open = new Batch(this, lane, fiber.context)
+      if (size > 1) soon.add(fiber, batch)
+    }
+    item = new Item(batch, key, text, fiber, cache, told)
+    lane.items.set(text, item)
     batch.callers++
     batch.joined++
-    if (batch.items.length === size && batch.state === "collects") this.send(batch)
-    return waiter
+    if (batch.items.push(item) === size) this.send(batch)
+    return item
   }
 
-  private wait(batch: Batch): void {
+  /** Waits for the window, which is as good as begun when the first key came. */
+  wait(batch: Batch): void {
     if (batch.state !== "collects") return
     if (this.settings.window === 0) return this.send(batch)
     const timer = batch.timer = Effect.runForkWith(batch.context)(Effect.sleep(this.settings.window))
@@ -315,7 +344,7 @@ export class Engine {
     batch.state = "over"
     this.settings.measure(items.length, joined, context)
     this.forget(batch)
-    batch.leaving?.()
+    batch.onEnd?.()
     if (batch.callers === 0) return
     const failure = Exit.isSuccess(exit) ? undefined : this.failureOf(exit)
     for (let i = 0; i < items.length; i++) this.tell(items[i]!, failure ?? (exit as Exit.Success<Found>).value[i]!)
@@ -334,30 +363,30 @@ export class Engine {
   }
 
   private tell(item: Item, exit: Exit.Exit<any, any>): void {
-    const { batch, live, waiters } = item
+    const { batch, live, more } = item
     if (live === 0) return
-    const all = Array.isArray(waiters) ? waiters : [waiters!]
     let shared: Effect.Effect<any, any> | undefined
     if (Exit.isSuccess(exit)) {
-      for (const { cache, told } of all) {
-        if (cache === undefined || told === undefined) continue
+      const keep = ({ cache, told }: Waiter) => {
+        if (cache === undefined || told === undefined) return
         shared ??= this.sharedOf(exit.value)
         this.keep(cache, batch.lane.tenant, item.key, item.text, batch.since, shared)
       }
+      keep(item)
+      more?.forEach(keep)
       if (live > 1) shared ??= this.sharedOf(exit.value)
     }
-    for (const waiter of all) {
-      const { told } = waiter
-      if (told === undefined) continue
-      waiter.told = undefined
-      told(
-        shared === undefined
-          ? exit
-          : Exit.isExit(shared)
-          ? (Exit.isSuccess(shared) ? this.copyOf(shared.value) : shared)
-          : Effect.flatMap(shared, (value) => this.copyOf(value))
-      )
-    }
+    this.tellOne(item, exit, shared)
+    if (more !== undefined) { for (const waiter of more) this.tellOne(waiter, exit, shared) }
+  }
+
+  private tellOne(waiter: Waiter, exit: Exit.Exit<any, any>, shared: Effect.Effect<any, any> | undefined): void {
+    const { told } = waiter
+    if (told === undefined) return
+    waiter.told = undefined
+    if (shared === undefined) return told(exit)
+    if (!Exit.isExit(shared)) return told(Effect.flatMap(shared, (value) => this.copyOf(value)))
+    told(Exit.isSuccess(shared) ? this.copyOf(shared.value) : shared)
   }
 
   /** What copies are made from: an item as it is, where it has no schema. */
@@ -372,35 +401,35 @@ export class Engine {
   }
 
   /** Goes, and waits for the end of the request where nobody else is left. */
-  private leave(waiter: Waiter): Effect.Effect<void> {
+  leave(item: Item, waiter: Waiter): Effect.Effect<void> {
     if (waiter.told === undefined) return Effect.void
     waiter.told = undefined
-    const { item } = waiter
     const { batch } = item
     item.live--
     if (--batch.callers > 0) {
-      if (item.live > 0) return Effect.void
-      item.waiters = undefined
-      if (batch.state !== "collects") return Effect.void
-      batch.items.splice(batch.items.indexOf(item), 1)
-      batch.lane.items.delete(item.text)
+      if (item.live === 0 && batch.state === "collects") {
+        batch.items.splice(batch.items.indexOf(item), 1)
+        batch.lane.items.delete(item.text)
+      }
       return Effect.void
     }
-    const collected = batch.state === "collects"
+    const { state } = batch
+    if (state === "over") return Effect.void
     this.forget(batch)
-    if (batch.state === "over") return Effect.void
-    if (collected) {
-      batch.state = "over"
-      batch.lane.open = undefined
-      batch.timer?.interruptUnsafe()
-      return batch.timer === undefined ? Effect.void : Effect.asVoid(Fiber.await(batch.timer))
-    }
+    if (state === "sent") return this.abandon(batch)
+    batch.state = "over"
+    batch.lane.open = undefined
+    batch.timer?.interruptUnsafe()
+    return batch.timer === undefined ? Effect.void : Effect.asVoid(Fiber.await(batch.timer))
+  }
+
+  private abandon(batch: Batch): Effect.Effect<void> {
     batch.abandoned = true
     if (batch.running !== undefined) return batch.running.interrupt()
     batch.fiber?.interruptUnsafe()
     return Effect.callback<void>((resume) => {
-      batch.leaving = () => resume(Effect.void)
-      if ((batch.state as string) === "over") resume(Effect.void)
+      if (batch.state === "over") return resume(Effect.void)
+      batch.onEnd = () => resume(Effect.void)
     })
   }
 }

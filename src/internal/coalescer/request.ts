@@ -11,6 +11,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import type * as Fiber from "effect/Fiber"
 import { type Found, type Keys, pair, type Words } from "./pairing.ts"
+import type { Late, Soon } from "./soon.ts"
 
 export interface Lookup {
   readonly lookup: (keys: any, request: { readonly tenant: string }) => Effect.Effect<unknown, unknown, any>
@@ -18,14 +19,16 @@ export interface Lookup {
   readonly words: Words
   /** In milliseconds. */
   readonly timeout: number
+  readonly soon: Soon
 }
 
-export class Running {
+export class Running implements Late {
   private readonly of: Lookup
   private readonly keys: ReadonlyArray<unknown>
   private readonly texts: ReadonlyArray<string>
   private readonly done: (exit: Exit.Exit<Found, unknown>) => void
   private fiber: Fiber.Fiber<unknown, unknown> | undefined = undefined
+  private context: Context.Context<never> | undefined = undefined
   private timer: Fiber.Fiber<void> | undefined = undefined
   private ended: "late" | "left" | undefined = undefined
   private over = false
@@ -55,7 +58,13 @@ export class Running {
     if (this.over) return
     if (this.ended !== undefined) return fiber.interruptUnsafe()
     if (this.of.timeout === Infinity) return
-    const timer = this.timer = Effect.runForkWith(context)(Effect.sleep(this.of.timeout))
+    this.context = context
+    this.of.soon.add(fiber, this)
+  }
+
+  arm(): void {
+    if (this.over || this.ended !== undefined) return
+    const timer = this.timer = Effect.runForkWith(this.context!)(Effect.sleep(this.of.timeout))
     timer.addObserver((exit) => {
       if (Exit.isSuccess(exit)) this.stop("late")
     })
