@@ -1,0 +1,134 @@
+import { Backend, Coalescer, Turn, TurnContext } from "effect-turn"
+import * as Tool from "effect/ai/Tool"
+import * as Toolkit from "effect/ai/Toolkit"
+import * as Effect from "effect/Effect"
+import type * as Exit from "effect/Exit"
+import { pipe } from "effect/Function"
+import * as Layer from "effect/Layer"
+import * as Request from "effect/Request"
+import * as RequestResolver from "effect/RequestResolver"
+import * as Schema from "effect/Schema"
+import { describe, expectTypeOf, it } from "vitest"
+
+class Api extends Backend.Service<Api>()("app/Api") {}
+
+interface Order {
+  readonly id: string
+  readonly euros: number
+}
+
+const orders = Coalescer.make({
+  name: "orders",
+  backend: Api,
+  itemKey: (order: Order) => order.id,
+  lookup: (ids: ReadonlyArray<string>) => Effect.succeed(ids.map((id): Order => ({ id, euros: 1 })))
+})
+
+const Get = Tool.make("get", {
+  parameters: Schema.Struct({ id: Schema.String }),
+  success: Schema.Struct({ id: Schema.String, euros: Schema.Finite })
+})
+
+describe("make", () => {
+  it("a load needs the tenant and the backend", () => {
+    expectTypeOf(orders.load("a")).toEqualTypeOf<
+      Effect.Effect<Order, Coalescer.LoadError | Backend.Refused, Api | TurnContext.Tenant>
+    >()
+    expectTypeOf(orders.loadAll(["a"])).toEqualTypeOf<
+      Effect.Effect<
+        ReadonlyArray<Exit.Exit<Order, Coalescer.LoadError | Backend.Refused>>,
+        never,
+        Api | TurnContext.Tenant
+      >
+    >()
+    // @ts-expect-error: a coalescer without a tenant
+    void Effect.runPromise(Effect.provide(orders.load("a"), Api.layer({ concurrency: 1 })))
+    // @ts-expect-error: a coalescer without its backend
+    void Effect.runPromise(Effect.provide(orders.load("a"), TurnContext.make({ tenant: "north" })))
+    // @ts-expect-error: keys are texts
+    orders.load(1)
+  })
+  it("the failures of items are those of loads", () => {
+    const failing = Coalescer.make({
+      name: "orders",
+      lookup: (ids: ReadonlyArray<string>) =>
+        Effect.succeed(ids.map((id) => id === "" ? Coalescer.failed("empty" as const) : id.length))
+    })
+    expectTypeOf(failing.load("a")).toEqualTypeOf<
+      Effect.Effect<number, "empty" | Coalescer.LoadError | Backend.Refused, TurnContext.Tenant>
+    >()
+  })
+  it("an answer of something else does not compile", () => {
+    Coalescer.make<string, number>({
+      name: "orders",
+      // @ts-expect-error: texts are no numbers
+      lookup: (ids) => Effect.succeed(ids.map((id) => id))
+    })
+    Coalescer.make<string, number>({
+      name: "orders",
+      // @ts-expect-error: one item is no list
+      lookup: () => Effect.succeed(1)
+    })
+  })
+})
+
+describe("through", () => {
+  const Through = pipe(Get, Coalescer.through(orders, ({ id }) => id))
+  it("the tool needs what its coalescer needs", () => {
+    expectTypeOf<Tool.HandlerServices<typeof Through>>().toEqualTypeOf<Api | TurnContext.Tenant>()
+    const toolkit = Toolkit.make(Through)
+    const layer = Layer.mergeAll(toolkit.toLayer({ get: Coalescer.handler(Through) }), Turn.layer())
+    const run = Effect.provide(Turn.run(toolkit, []), layer)
+    const tenant = TurnContext.make({ tenant: "north" })
+    void Effect.runPromise(run.pipe(Effect.provide(tenant), Effect.provide(Api.layer({ concurrency: 1 }))))
+    // @ts-expect-error: no tenant
+    void Effect.runPromise(run.pipe(Effect.provide(Api.layer({ concurrency: 1 }))))
+    // @ts-expect-error: no backend
+    void Effect.runPromise(run.pipe(Effect.provide(tenant)))
+  })
+  it("key, item and failure have to be the tool's", () => {
+    // @ts-expect-error: a number is no key of these orders
+    pipe(Get, Coalescer.through(orders, ({ id }) => id.length))
+    // @ts-expect-error: there is no orderId
+    pipe(Get, Coalescer.through(orders, ({ orderId }) => orderId))
+    const Text = Tool.make("text", { parameters: Schema.Struct({ id: Schema.String }), success: Schema.String })
+    // @ts-expect-error: an order is no text
+    pipe(Text, Coalescer.through(orders, ({ id }) => id))
+    const failing = Coalescer.make<string, Order, "gone">({ name: "orders", lookup: () => Effect.succeed([]) })
+    // @ts-expect-error: the tool does not fail
+    pipe(Get, Coalescer.through(failing, ({ id }) => id))
+    const Failing = Tool.make("get", {
+      parameters: Schema.Struct({ id: Schema.String }),
+      success: Schema.Struct({ id: Schema.String, euros: Schema.Finite }),
+      failure: Schema.Literal("gone")
+    })
+    pipe(Failing, Coalescer.through(failing, ({ id }) => id))
+  })
+})
+
+describe("resolvers", () => {
+  class GetOrder extends Request.Class<{ readonly id: string }, Order, "gone"> {}
+  it("fromResolver has the item and the failure of the request", () => {
+    const resolver = RequestResolver.make<GetOrder>(() => Effect.void)
+    const coalescer = Coalescer.fromResolver({
+      name: "orders",
+      resolver,
+      request: (id: string) => new GetOrder({ id })
+    })
+    expectTypeOf(coalescer.load("a")).toEqualTypeOf<
+      Effect.Effect<Order, "gone" | Coalescer.LoadError | Backend.Refused, TurnContext.Tenant>
+    >()
+  })
+  it("toResolver is for requests that can fail as a load does, with its services", () => {
+    type Errors = Coalescer.LoadError | Backend.Refused
+    class Load extends Request.Class<{ readonly id: string }, Order, Errors, Api | TurnContext.Tenant> {}
+    class Sure extends Request.Class<{ readonly id: string }, Order, never, Api | TurnContext.Tenant> {}
+    class Free extends Request.Class<{ readonly id: string }, Order, Errors> {}
+    expectTypeOf(Coalescer.toResolver(orders, (request: Load) => request.id)).toEqualTypeOf<
+      RequestResolver.RequestResolver<Load>
+    >()
+    expectTypeOf(Coalescer.toResolver(orders, (request: Sure) => request.id)).toEqualTypeOf<never>()
+    // @ts-expect-error: the request has no tenant
+    Coalescer.toResolver(orders, (request: Free) => request.id)
+  })
+})
