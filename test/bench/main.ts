@@ -7,6 +7,7 @@ import type { Context } from "effect"
 import { Backend, ToolCall, ToolPolicy, Turn } from "effect-turn"
 import { Simulation } from "effect-turn/testing"
 import { Tool, Toolkit } from "effect/ai"
+import { loads } from "./coalescing.ts"
 import { bare, byHand, callsOf, context, type Name, turn } from "./contenders.ts"
 import { makespan } from "./makespan.ts"
 import { compare, median } from "./measure.ts"
@@ -192,6 +193,16 @@ const four = Semaphore.makeUnsafe(4)
   row("10000 interleavings, a turn of 6 with a stop", us(millis * 1000), millis * 10, "seconds", 60)
 }
 
+// Coalescing ---------------------------------------------------------------------------------------------------------------
+for await (const { dataloader, load, loadAll, lookup, n, resolver } of loads(rounds)) {
+  const what = `a load, requests of 10, ${lookup} lookup, N = ${n}`
+  const of = `bare RequestResolver (${us(resolver)})`
+  if (n === 10_000) row(what, us(load), load / resolver, of, 0.5)
+  else rows.push([what, us(load), (load / resolver).toFixed(2), of, "", ""])
+  rows.push(["  … against", "", (load / dataloader).toFixed(2), `dataloader (${us(dataloader)})`, "", ""])
+  rows.push(["  … as one loadAll", us(loadAll), (loadAll / dataloader).toFixed(2), "dataloader", "", ""])
+}
+
 // Records ------------------------------------------------------------------------------------------------------------------
 for await (const found of records(rounds)) {
   if ("why" in found) {
@@ -217,5 +228,9 @@ Node ${process.version}, ${process.arch}. Medians; contenders run in turn within
 All guarantees are on: decoding, planning, keys, limits, three clocks, exactly one answer. Bare \`Effect.forEach\` runs the
 handlers and nothing else; "by hand" decodes, takes a permit that is free, sets a timeout and keeps the exit.
 
+A load is one fiber of \`Effect.forEach\` that waits for a key of its own; the resolver's neither merges equal keys, nor ends what
+nobody waits for, nor has a time limit. \`dataloader\` runs promises, in a loader of its own for each run.
+
 What is NOT measured: real tools and networks (a call that takes milliseconds hides all of this), events with a listener,
-keys that conflict, stores on other machines, large arguments and results, tool schemas that transform, other machines, hours of running.`)
+keys that conflict, stores on other machines, large arguments and results, tool schemas that transform, other machines, hours of running;
+of loads: items that are copied by a schema, keys that are no texts, a backend's permits, caches, equal keys, requests that take time.`)

@@ -9,7 +9,7 @@ import * as Arbitrary from "effect/Arbitrary"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
-import { int, pick } from "../utils/gen.ts"
+import { int, pick, runs } from "../utils/gen.ts"
 
 class Api extends Backend.Service<Api>()("test/Api") {}
 
@@ -204,12 +204,12 @@ const program = ({ callers, ...settings }: Input) =>
         )
       }
     }
-  }).pipe(Effect.provide(Api.layer({ concurrency: 2 }))) as Effect.Effect<void>
+  }).pipe(Effect.provide(Api.layer({ concurrency: 1 }))) as Effect.Effect<void>
 
 describe("callers, lookups and schedules of every kind", () => {
   it.effect(
     "L1, L2, L3: each caller gets its own item or its own error; requests keep to their tenant and size; nothing is left",
-    () => Simulation.forAll(inputs, program, { inputs: 300, seeds: 4 }),
+    () => Simulation.forAll(inputs, program, { inputs: runs(500).arbitrary.runs, seeds: 4 }),
     120_000
   )
 
@@ -233,7 +233,7 @@ describe("callers, lookups and schedules of every kind", () => {
             backend: true
           })
         ),
-        { seeds: 1000 }
+        { seeds: runs(10_000).arbitrary.runs }
       ),
     120_000
   )

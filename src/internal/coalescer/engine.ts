@@ -75,7 +75,7 @@ class Batch implements Late {
   readonly lane: Lane
   /** Of its first caller. */
   readonly context: Context.Context<never>
-  readonly items: Array<Item> = []
+  items: Array<Item> = []
   /** Who waits now, and who has in all. */
   callers = 0
   joined = 0
@@ -344,6 +344,10 @@ export class Engine {
     batch.state = "over"
     this.settings.measure(items.length, joined, context)
     this.forget(batch)
+    // Whoever looks at it later, since its window was to begin, holds nothing by it.
+    batch.items = []
+    batch.running = undefined
+    batch.fiber = undefined
     batch.onEnd?.()
     if (batch.callers === 0) return
     const failure = Exit.isSuccess(exit) ? undefined : this.failureOf(exit)

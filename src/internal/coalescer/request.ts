@@ -24,9 +24,9 @@ export interface Lookup {
 
 export class Running implements Late {
   private readonly of: Lookup
-  private readonly keys: ReadonlyArray<unknown>
-  private readonly texts: ReadonlyArray<string>
-  private readonly done: (exit: Exit.Exit<Found, unknown>) => void
+  private keys: ReadonlyArray<unknown>
+  private texts: ReadonlyArray<string>
+  private done: (exit: Exit.Exit<Found, unknown>) => void
   private fiber: Fiber.Fiber<unknown, unknown> | undefined = undefined
   private context: Context.Context<never> | undefined = undefined
   private timer: Fiber.Fiber<void> | undefined = undefined
@@ -89,8 +89,18 @@ export class Running implements Late {
   private end(exit: Exit.Exit<unknown, unknown>): void {
     this.over = true
     this.timer?.interruptUnsafe()
-    this.done(this.result(exit))
-    for (const resume of this.waiting ?? []) resume()
+    const { done, waiting } = this
+    const result = this.result(exit)
+    // It may be in a list still of what is to be timed: it holds nothing there.
+    this.keys = this.texts = []
+    this.done = nobody
+    this.context =
+      this.fiber =
+      this.timer =
+      this.waiting =
+        undefined
+    done(result)
+    for (const resume of waiting ?? []) resume()
   }
 
   private result(exit: Exit.Exit<unknown, unknown>): Exit.Exit<Found, unknown> {
@@ -105,6 +115,8 @@ export class Running implements Late {
     return Exit.fail(words.failed(errorOf(exit.cause)))
   }
 }
+
+const nobody = (): void => {}
 
 const noEffect = Symbol("no effect")
 
