@@ -63,13 +63,13 @@ const answer = (kind: Input["kind"], keys: ReadonlyArray<string>, tenant: string
   switch (kind) {
     case "keyed": {
       // Shuffled, without those that are missing, with some that nobody asked for, and two for one.
-      const items = keys.filter((key) => key !== "none" && key !== "bad").map((key) => item(key)).reverse()
+      const items = keys.filter((key) => key !== "none" && key !== "bad").map((key) => item(key)).toReversed()
       if (keys.includes("twice")) items.unshift(item("twice", { again: true }))
       return Effect.succeed([item("extra"), ...items, item("other")])
     }
     case "map":
       return Effect.succeed(
-        new Map([["extra", item("extra")], ...keys.map((key) => [key, item(key)] as const).reverse()])
+        new Map([["extra", item("extra")], ...keys.map((key) => [key, item(key)] as const).toReversed()])
       )
     case "position":
       return Effect.succeed(keys.map((key) => item(key)))

@@ -41,12 +41,12 @@ describe("make", () => {
         Api | TurnContext.Tenant
       >
     >()
-    // @ts-expect-error: a coalescer without a tenant
-    void Effect.runPromise(Effect.provide(orders.load("a"), Api.layer({ concurrency: 1 })))
-    // @ts-expect-error: a coalescer without its backend
-    void Effect.runPromise(Effect.provide(orders.load("a"), TurnContext.make({ tenant: "north" })))
+    const withoutTenant = Effect.provide(orders.load("a"), Api.layer({ concurrency: 1 }))
+    expectTypeOf<Effect.Services<typeof withoutTenant>>().toEqualTypeOf<TurnContext.Tenant>()
+    const withoutBackend = Effect.provide(orders.load("a"), TurnContext.make({ tenant: "north" }))
+    expectTypeOf<Effect.Services<typeof withoutBackend>>().toEqualTypeOf<Api>()
     // @ts-expect-error: keys are texts
-    orders.load(1)
+    void orders.load(1)
   })
   it("the failures of items are those of loads", () => {
     const failing = Coalescer.make({
@@ -80,11 +80,12 @@ describe("through", () => {
     const layer = Layer.mergeAll(toolkit.toLayer({ get: Coalescer.handler(Through) }), Turn.layer())
     const run = Effect.provide(Turn.run(toolkit, []), layer)
     const tenant = TurnContext.make({ tenant: "north" })
-    void Effect.runPromise(run.pipe(Effect.provide(tenant), Effect.provide(Api.layer({ concurrency: 1 }))))
-    // @ts-expect-error: no tenant
-    void Effect.runPromise(run.pipe(Effect.provide(Api.layer({ concurrency: 1 }))))
-    // @ts-expect-error: no backend
-    void Effect.runPromise(run.pipe(Effect.provide(tenant)))
+    const backend = Effect.provide(Api.layer({ concurrency: 1 }))
+    void Effect.runPromise(run.pipe(Effect.provide(tenant), backend))
+    const withoutTenant = backend(run)
+    expectTypeOf<Effect.Services<typeof withoutTenant>>().toEqualTypeOf<TurnContext.Tenant>()
+    const withoutBackend = Effect.provide(run, tenant)
+    expectTypeOf<Effect.Services<typeof withoutBackend>>().toEqualTypeOf<Api>()
   })
   it("key, item and failure have to be the tool's", () => {
     // @ts-expect-error: a number is no key of these orders
