@@ -11,22 +11,26 @@
  * - **W2** An effect lands only if the work is still running at that moment; a read has none.
  * - **W3** Writes whose key is handed to their backend (`ToolPolicy.forward`) have one effect for each tenant, tool and key.
  * - **W4** All that happens has a place in one order, so that two things of one instant can be told apart.
+ * - **W5** A request for a list is a run with the keys that it asked for, and no call's.
  *
  * @since 0.1.0
  */
 import type * as Tool from "effect/ai/Tool"
+import type * as Arr from "effect/Array"
 import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Equal from "effect/Equal"
 import * as Exit from "effect/Exit"
+import * as Coalescer from "../Coalescer.ts"
 import * as Handler from "../Handler.ts"
 import * as ToolPolicy from "../ToolPolicy.ts"
 import * as TurnContext from "../TurnContext.ts"
+import * as TurnError from "../TurnError.ts"
 
 /**
- * One run of a fake handler.
+ * One run of a fake handler, or one request to a fake lookup.
  *
  * **Details**
  *
@@ -37,6 +41,8 @@ import * as TurnContext from "../TurnContext.ts"
  * - `end`: how it ended. `interrupted` is a stop from outside, `itself` an interruption of its own making, `crashed` the end of its
  *   process (`World.crash`).
  * - `effectAt`: when its effect landed, `undefined` if none did.
+ * - `keys`: what a request asked for, undefined for the run of a handler. `tool` is the name of the lookup then, `params` are the keys too,
+ *   and `turn`, `id` and `position` are those of no call, for a request may serve several.
  *
  * @category models
  * @since 0.1.0
@@ -60,6 +66,7 @@ export interface Run {
   readonly endedAt: number | undefined
   readonly end: "ok" | "failed" | "died" | "interrupted" | "itself" | "crashed" | undefined
   readonly effectAt: number | undefined
+  readonly keys: ReadonlyArray<unknown> | undefined
 }
 
 type Mutable<T> = { -readonly [K in keyof T]: T[K] }
@@ -131,7 +138,12 @@ export class World {
     return this.#runs.filter((run) => run.ended === undefined)
   }
 
-  /** How many runs of a tool were started. */
+  /** The requests to a lookup so far, or to all of them, in the order of their starts. */
+  requests(lookup?: string): ReadonlyArray<Run> {
+    return this.#runs.filter(({ keys, tool }) => keys !== undefined && (lookup === undefined || tool === lookup))
+  }
+
+  /** How many runs of a tool, or requests to a lookup, were started. */
   executions(tool: string): number {
     return this.#runs.reduce((n, run) => (run.tool === tool ? n + 1 : n), 0)
   }
@@ -207,10 +219,38 @@ export class World {
       ended: undefined,
       endedAt: undefined,
       end: undefined,
-      effectAt: undefined
+      effectAt: undefined,
+      keys: undefined
     }
     this.#runs.push(run)
     this.#byCall.set(`${run.position}/${run.turn}`, run)
+    this.active(run, 1)
+    return run
+  }
+
+  /** @internal */
+  ask(lookup: string, backend: string | undefined, keys: ReadonlyArray<unknown>, tenant: string, at: number): Run {
+    const run: Run = {
+      tool: lookup,
+      access: "read",
+      backend,
+      params: keys,
+      turn: "",
+      tenant,
+      position: -1,
+      id: "",
+      attempt: 1,
+      idempotencyKey: undefined,
+      parent: undefined,
+      began: this.mark(),
+      startedAt: at,
+      ended: undefined,
+      endedAt: undefined,
+      end: undefined,
+      effectAt: undefined,
+      keys
+    }
+    this.#runs.push(run)
     this.active(run, 1)
     return run
   }
@@ -272,11 +312,10 @@ const atStart = (behaviour: Any, at: number): Any => {
   return at < untilMs ? { ...rest, type: "fail", failure, effectAtMs: undefined } : { ...rest, type: "ok", result }
 }
 
-const work = (world: World, tool: Tool.Any, run: Run, said: Any): Effect.Effect<unknown, unknown, any> => {
+const work = (world: World, honoursKey: boolean, run: Run, said: Any): Effect.Effect<unknown, unknown, any> => {
   const behaviour = atStart(said, run.startedAt)
   const latency = behaviour.latencyMs ?? 10
   const effectAt = behaviour.effectAtMs ?? (behaviour.type === "ok" || behaviour.type === "runs" ? "end" : undefined)
-  const honoursKey = ToolPolicy.get(tool).idempotency?.mode === "forward"
   const land = Effect.map(Clock.currentTimeMillis, (at) => world.land(run, honoursKey, at))
   const wait = (millis: number) => Effect.sleep(millis)
 
@@ -339,7 +378,7 @@ const deaf = (effect: Effect.Effect<unknown, unknown, any>): Effect.Effect<unkno
 /** Writes a run down, does its work, and closes it when the work has really ended (W1). */
 const recorded = (
   world: World,
-  tool: Tool.Any,
+  honoursKey: boolean,
   start: (at: number) => Run,
   behaviour: Any
 ): Effect.Effect<unknown, unknown, any> =>
@@ -348,7 +387,7 @@ const recorded = (
       const run = start(at)
       const finish = (exit: Exit.Exit<unknown, unknown>) =>
         Effect.map(Clock.currentTimeMillis, (end) => world.finish(run, endOf(exit, behaviour), end))
-      const own = work(world, tool, run, behaviour)
+      const own = work(world, honoursKey, run, behaviour)
       if (behaviour.ignoresInterrupt !== true) return Effect.onExit(restore(own), finish)
       let begun = false
       const promised = deaf(Effect.suspend(() => {
@@ -407,7 +446,9 @@ export const handler = <T extends Tool.Any, R = never>(
   options?: { readonly backend?: string | undefined }
 ): (params: Tool.Parameters<T>) => Effect.Effect<Tool.Success<T>, Tool.Failure<T>, R> => {
   const list: ReadonlyArray<Any> = Array.isArray(script) ? script : [script]
-  const backend = options?.backend ?? ToolPolicy.get(tool).backend?.key
+  const policy = ToolPolicy.get(tool)
+  const backend = options?.backend ?? policy.backend?.key
+  const honoursKey = policy.idempotency?.mode === "forward"
   return (params) =>
     Effect.contextWith((context: Context.Context<any>) => {
       const behaviour: Any = pick(list, world.executions(tool.name), params) ??
@@ -416,6 +457,163 @@ export const handler = <T extends Tool.Any, R = never>(
           latencyMs: 0,
           thrown: new Error(`the fake tool "${tool.name}" has no behaviour for these arguments`)
         }
-      return recorded(world, tool, (at) => world.start(tool, backend, params, context, at), behaviour)
+      return recorded(world, honoursKey, (at) => world.start(tool, backend, params, context, at), behaviour)
     }) as Effect.Effect<any, any, any>
+}
+
+/**
+ * What a fake lookup does with a request. Times are in milliseconds from its start.
+ *
+ * **Details**
+ *
+ * All have `latencyMs` (default 10), `when` (taken only for requests of which it holds) and `ignoresInterrupt`, as {@link Behaviour} has it.
+ *
+ * - `items`: answers with what `item` makes of each key.
+ *     - `missing`: keys that are not found. `failing`: keys whose item fails by itself, each with its failure.
+ *     - `paired`: how the answer is to be paired. `"map"` (default) answers a `Map`; `"key"` a list of what was found, for a coalescer with
+ *       an `itemKey`; `"position"` a list as long as the keys, with `undefined` for what was not found.
+ *     - `shuffled` turns a list round; `short` leaves out the last that was asked for; `extra` adds what nobody asked for, each with its key.
+ * - `answers`: answers with anything at all, be it a list or not.
+ * - `fail`: fails as a whole with `failure`. `throw`: dies with `thrown`. `hang`: never ends, unless it is stopped or the world is released.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export type LookupBehaviour<Key = any, Item = unknown, E = never, EX = never> =
+  & {
+    readonly latencyMs?: number | undefined
+    readonly when?: ((keys: ReadonlyArray<Key>, request: Coalescer.Request) => boolean) | undefined
+    readonly ignoresInterrupt?: boolean | undefined
+  }
+  & (
+    | {
+      readonly type: "items"
+      readonly item: (key: Key, request: Coalescer.Request) => Item
+      readonly missing?: ReadonlyArray<Key> | undefined
+      readonly failing?: ReadonlyArray<readonly [key: Key, failure: E]> | undefined
+      readonly paired?: "map" | "key" | "position" | undefined
+      readonly shuffled?: boolean | undefined
+      readonly short?: boolean | undefined
+      readonly extra?: ReadonlyArray<readonly [key: Key, item: Item]> | undefined
+    }
+    | { readonly type: "answers"; readonly answer: unknown }
+    | { readonly type: "fail"; readonly failure: EX }
+    | { readonly type: "throw"; readonly thrown: unknown }
+    | { readonly type: "hang" }
+  )
+
+type Items = Extract<LookupBehaviour<any, any, any, any>, { readonly type: "items" }>
+
+/** The answer of an honest lookup, or of one that goes wrong as it was told to. */
+const answerOf = (said: Items, keys: ReadonlyArray<unknown>, request: Coalescer.Request) => {
+  const asked = said.short === true ? keys.slice(0, -1) : keys
+  const all = asked.map((key): readonly [key: unknown, item: unknown] => {
+    if (said.missing?.some((one) => Equal.equals(one, key)) === true) return [key, undefined]
+    const failing = said.failing?.find(([one]) => Equal.equals(one, key))
+    return [key, failing === undefined ? said.item(key, request) : Coalescer.failed(failing[1])]
+  })
+  if (said.paired === "position") {
+    const items = [...all, ...said.extra ?? []].map(([_, item]) => item)
+    return said.shuffled === true ? items.reverse() : items
+  }
+  const found = [...all.filter(([_, item]) => item !== undefined), ...said.extra ?? []]
+  if (said.shuffled === true) found.reverse()
+  return said.paired === "key" ? found.map(([_, item]) => item) : new Map(found)
+}
+
+/** A request as the run of a handler: what differs is the answer, which is made of the keys. */
+const behaviourOf = (
+  said: LookupBehaviour<any, any, any, any>,
+  keys: ReadonlyArray<unknown>,
+  request: Coalescer.Request
+): Any => {
+  const { ignoresInterrupt, latencyMs } = said
+  const base = { ignoresInterrupt, latencyMs }
+  switch (said.type) {
+    case "items":
+      return { ...base, type: "ok", result: answerOf(said, keys, request) }
+    case "answers":
+      return { ...base, type: "ok", result: said.answer }
+    case "fail":
+      return { ...base, type: "fail", failure: said.failure }
+    case "throw":
+      return { ...base, type: "throw", thrown: said.thrown }
+    case "hang":
+      return { ...base, type: "hang" }
+  }
+}
+
+/**
+ * Makes a lookup for a coalescer or a batch tool that does as its script says, and is remembered by the world: each request is a run with
+ * its `keys` and its tenant.
+ *
+ * **Details**
+ *
+ * The n-th request takes the n-th behaviour, and the last one repeats. Where one has a `when`, the first that fits is taken. `backend` is the
+ * name under which the world counts what runs at once: that of the coalescer's backend.
+ *
+ * **Example** (A list that comes the wrong way round, and lacks a row)
+ *
+ * ```ts import.meta.vitest
+ * import { Effect } from "effect"
+ * import { FakeTool } from "effect-turn/testing"
+ *
+ * const program = Effect.gen(function*() {
+ *   const world = yield* FakeTool.makeWorld
+ *   const rows = FakeTool.lookup(world, "rows", {
+ *     type: "items",
+ *     item: (id: number, { tenant }) => ({ id, of: tenant }),
+ *     missing: [2],
+ *     paired: "key",
+ *     shuffled: true
+ *   })
+ *   const answer = yield* rows([1, 2, 3], { tenant: "north" })
+ *   return { answer, asked: world.requests("rows").map(({ keys }) => keys) }
+ * })
+ * const { answer, asked } = await Effect.runPromise(program)
+ * const rows = answer // => [{ id: 3, of: "north" }, { id: 1, of: "north" }]
+ * const keys = asked // => [[1, 2, 3]]
+ * ```
+ *
+ * @category constructors
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const lookup = <Key, Item, E = never, EX = never>(
+  world: World,
+  name: string,
+  script: LookupBehaviour<Key, Item, E, EX> | ReadonlyArray<LookupBehaviour<Key, Item, E, EX>>,
+  options?: { readonly backend?: string | undefined }
+): (
+  keys: Arr.NonEmptyReadonlyArray<Key>,
+  request: Coalescer.Request
+) => Effect.Effect<Coalescer.Answer<Key, Item, E>, EX> => {
+  const list = (Array.isArray(script) ? script : [script]) as ReadonlyArray<LookupBehaviour<Key, Item, E, EX>>
+  const misfit = list.find((said) => said.type === "items" && said.paired === "key" && (said.failing?.length ?? 0) > 0)
+  if (list.length === 0 || misfit !== undefined) {
+    throw TurnError.make(
+      new TurnError.InvalidInput({
+        what: `the fake lookup "${name}"`,
+        expected: misfit === undefined
+          ? "at least one behaviour"
+          : 'failing items in a Map or in their places ("map" or "position"), for a failure has no key',
+        received: misfit === undefined ? "none" : 'failing items in a list that is paired by "key"'
+      })
+    )
+  }
+  const ordered = list.every((said) => said.when === undefined)
+  return (keys, request) =>
+    Effect.suspend(() => {
+      const said = ordered
+        ? list[Math.min(world.executions(name), list.length - 1)]
+        : list.find(({ when }) => when === undefined || when(keys, request))
+      const thrown = new Error(`the fake lookup "${name}" has no behaviour for these keys`)
+      return recorded(
+        world,
+        false,
+        (at) => world.ask(name, options?.backend, keys, request.tenant, at),
+        said === undefined ? { type: "throw", latencyMs: 0, thrown } : behaviourOf(said, keys, request)
+      )
+    }) as Effect.Effect<any, any>
 }
