@@ -41,6 +41,13 @@ export * as FakeTool from "./FakeTool.ts"
 export * as History from "./History.ts"
 
 /**
+ * How a model uses the tools that it is given, over a set of prompts.
+ *
+ * @since 0.1.0
+ */
+export * as ModelCheck from "./ModelCheck.ts"
+
+/**
  * Scenario files in virtual time.
  *
  * @since 0.1.0
