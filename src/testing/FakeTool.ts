@@ -66,7 +66,7 @@ export interface Run {
   readonly endedAt: number | undefined
   readonly end: "ok" | "failed" | "died" | "interrupted" | "itself" | "crashed" | undefined
   readonly effectAt: number | undefined
-  readonly keys: ReadonlyArray<unknown> | undefined
+  readonly keys?: ReadonlyArray<unknown> | undefined
 }
 
 type Mutable<T> = { -readonly [K in keyof T]: T[K] }

@@ -17,6 +17,7 @@ import type * as TurnContext from "../TurnContext.ts"
 import * as TurnError from "../TurnError.ts"
 import * as Judge from "./laws/judge.ts"
 import type { Observation } from "./laws/observation.ts"
+import * as Requests from "./laws/requests.ts"
 import * as Simulation from "./Simulation.ts"
 import * as TurnCase from "./TurnCase.ts"
 
@@ -30,7 +31,9 @@ import * as TurnCase from "./TurnCase.ts"
 export type {
   Answer,
   BackendFacts,
+  MergedFacts,
   Observation,
+  ObservedRequest,
   ObservedTurn,
   ReportedOutcome,
   Sample,
@@ -281,6 +284,76 @@ export const runsOnce: Law = law(
 )
 
 /**
+ * A request has nothing but keys that calls of its own tenant ask for.
+ *
+ * @category laws
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const requestsApart: Law = law(
+  "requestsApart",
+  ["R28", "R35"],
+  "a request has nothing but keys that calls of its own tenant ask for",
+  Requests.requestsApart
+)
+
+/**
+ * No request has more keys than its size, or a key twice.
+ *
+ * @category laws
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const requestsSized: Law = law(
+  "requestsSized",
+  ["R28"],
+  "no request has more keys than its size, or a key twice",
+  Requests.requestsSized
+)
+
+/**
+ * Calls of a turn that are ready together go in as few requests as their size allows.
+ *
+ * @category laws
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const requestsFew: Law = law(
+  "requestsFew",
+  ["R28"],
+  "calls of a turn that are ready together go in as few requests as their size allows",
+  Requests.requestsFew
+)
+
+/**
+ * A request is sent for calls that wait for it, and is at work no longer than they do, but for the grace.
+ *
+ * @category laws
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const requestsWanted: Law = law(
+  "requestsWanted",
+  ["R17", "R28"],
+  "a request is sent for calls that wait for it, and is at work no longer than they do, but for the grace",
+  Requests.requestsWanted
+)
+
+/**
+ * A call that was merged is answered with its own item.
+ *
+ * @category laws
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const ownItems: Law = law(
+  "ownItems",
+  ["R28"],
+  "a call that was merged is answered with its own item",
+  Requests.ownItems
+)
+
+/**
  * No text for the model holds half a character.
  *
  * @category laws
@@ -345,6 +418,11 @@ export const all: ReadonlyArray<Law> = [
   writesWhole,
   onceAKey,
   runsOnce,
+  requestsApart,
+  requestsSized,
+  requestsFew,
+  requestsWanted,
+  ownItems,
   wholeTexts,
   tenantsApart,
   callsKnown

@@ -35,6 +35,10 @@
  *   what a refusal asks for; `jitter: true` makes each pause up to half as long again.
  * - `approval`: `true` holds every call. `repeatable`: `true` never merges identical calls.
  * - `placeholders`: `"detect"` (default), `"off"`, or `{literal: [names of arguments]}`.
+ * - `batch`: `{into, windowMs?, maxSize?}`: its calls are merged into requests to the list that the tool `into` stands for, whose behaviour
+ *   has to be `items`. A request has at most `maxSize` keys (default 10), of one tenant; a key is the arguments of a call, and so is its
+ *   item. It takes one permit of the backend of `into`, or else of the tool that is merged, and may run for the `timeoutMs` of `into`. Such a tool has
+ *   no behaviour of its own. All tools of one list say the same `windowMs` (default 5) and `maxSize`.
  * - `behaviour`: one, or a list: the n-th execution takes the n-th, the last one repeats. Where any of the list has a
  *   `when`, the first that fits the arguments is taken, one without `when` fits always, and where none fits the tool
  *   answers `ok`.
@@ -58,6 +62,11 @@
  * - `rateLimited`: fails as rate-limited, with `retryAfterMs`, where it starts before the time `untilMs` of the whole file; then `ok`.
  * - `callsTools`: runs `calls` as a nested turn and answers their outcomes. The `policy` holds there too, but for its
  *   deadline.
+ * - `items`: of a list, answers a request with what was asked for. `missing` (a list of arguments) leaves some out, `failing` fails some
+ *   with `error`, `shuffled: true` turns the answer round, `short: true` leaves out the last and gives the others no key. The n-th request takes the
+ *   n-th of a list of these; one with a `when` is for requests with a key that fits. A call of this tool itself is answered by its own handler, alone:
+ *   with the list of the entries of its one argument that is a list, or of its arguments where there is none, and `{error, of}` for those
+ *   that fail.
  *
  * A failure of `failUnknown` and `failAfterEffect` is transient: its call is retryable where that doubles no effect (a
  * read, or a write with `forward`). One of `fail` is transient where the tool has a `retry`, as in `{"max": 0}`. One of `rateLimited`
@@ -92,8 +101,9 @@
  * - `outcomes`: for each turn a list with one entry for each call, in emission order, of any of `id`, `status`, `code`,
  *   `started`, `effect`, `retryable`, `duplicateOf`, `replayed`, `result`; null for a turn that crashed. `result` is compared whole,
  *   and a code has to be one of the status.
- * - `executions`: tool → starts of its handler. `effects`: tool → effects that landed, also after the answer.
- * - `peak`: backend → the most handlers that ran at once; one that waits for its nested calls is not running.
+ * - `executions`: tool → starts of its handler; a call that was merged has none. `requests`: list → requests to it for calls that were merged.
+ * - `effects`: tool → effects that landed, also after the answer.
+ * - `peak`: backend → the most handlers and requests that were at work at once; one that waits for its nested calls is not running.
  * - `before`: pairs of ids: the first had ended when the second started, or in that instant. `overlap`: both ran at the
  *   same time, for longer than an instant. Where turns share an id, `"0/c1"` is the one of turn 0.
  * - `elapsedMs`: `{min?, max?}` of the time of the last answer. `runningAfter`: handlers still at work at that moment.
@@ -104,18 +114,19 @@
  * - R3: no outcome denies a start or an effect that was seen.
  * - R4: `onClosed` was told once.
  * - R12: conflicting runs of one tenant were apart, and those of one turn in order.
- * - R14: permits were out only for handlers at work.
+ * - R14: permits were out only for handlers and requests at work.
  * - R17: nothing started, or was at work, after the answer; with a `graceMs`, R20: not before it had run out.
  * - R20, R24: a write without `forward` was not interrupted, and a write without a key not run twice for one call.
  * - R23: an idempotency key had one effect; one of `record` was run again only where it had certainly had none.
+ * - R28: a request had keys of its own tenant's calls alone, as many as its size at most, and was at work only as long as they waited; calls that
+ *   were ready together went in as few as that allows; each was answered with its own item.
  * - R29: no text for the model has half a character.
  * - R35: each handler knew which call of which turn it serves.
  * - R36: the runtime shut down.
  *
- * **What the format has and this version does not run**: a tool's `batch` and `resultBudget`, the behaviour `items`; the policy's
- * `references: true` and `resultBudget`.
+ * **What the format has and this version does not run**: a tool's `resultBudget`; the policy's `references: true` and `resultBudget`.
  * Such a file is valid, and its report says what was not run, with `pass` false. What would come of them may stand in
- * `expect`: `requests` and `truncated`.
+ * `expect`: `truncated`.
  *
  * **Example** (A stop does not cut a write short)
  *

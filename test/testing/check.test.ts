@@ -85,6 +85,8 @@ const turnOf = (changes: Partial<Report.ObservedTurn> = {}): Report.ObservedTurn
 const observedOf = (changes: Partial<Report.Observed> = {}): Report.Observed => ({
   turns: [turnOf()],
   runs: [look, book],
+  requests: [],
+  requestsTo: {},
   executions: { look: 1, book: 1 },
   effects: { book: 1 },
   peak: { hotels: 1 },

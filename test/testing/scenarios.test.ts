@@ -7,7 +7,6 @@ import { describeShared } from "../utils/requires.ts"
 
 /** Files that need what this version does not have, and the word by which their reports say so. */
 const later: ReadonlyArray<{ readonly files: RegExp; readonly need: RegExp }> = [
-  { files: /^(co-(?!03)|seed-coalesce-)/, need: /`batch`/ },
   { files: /^(rs-01|seed-result-over-budget)/, need: /`resultBudget`/ },
   { files: /^seed-reference/, need: /`references`/ }
 ]
@@ -59,7 +58,10 @@ describe("own scenario files", () => {
     "handed-over",
     "killed-while-booking",
     "killed-together",
-    "refused-until-later"
+    "refused-until-later",
+    "lists-that-go-wrong",
+    "lists-of-two-processes",
+    "lists-at-their-edges"
   ])(
     "%s is met",
     (name) => Effect.map(reportOf(own, `${name}.json`), (report) => assert.deepStrictEqual(report.failures, []))
@@ -98,8 +100,6 @@ describe("own scenario files", () => {
         file: "not-yet.json",
         pass: false,
         failures: [
-          "this version does not run `batch` (tool one)",
-          "this version does not run `behaviour: items` (tool many)",
           "this version does not run `references` (policy)",
           "this version does not run `resultBudget` (policy)"
         ]
@@ -214,6 +214,29 @@ describe("files that are no scenarios", () => {
       "a batch into a tool that takes no list",
       { ...base, tools: { "the look": { batch: { into: "looks" } }, looks: {} } },
       'tools["the look"].batch.into: expected a tool whose behaviour is items, got "looks"'
+    ],
+    [
+      "lists that are of two sizes",
+      {
+        ...base,
+        tools: {
+          look: { batch: { into: "looks", maxSize: 3 } },
+          see: { batch: { into: "looks" } },
+          looks: { behaviour: { type: "items" } }
+        }
+      },
+      'tools.see.batch.maxSize: expected that of "look", which is merged into the same, 3, got none'
+    ],
+    [
+      "a behaviour of a tool that is merged",
+      {
+        ...base,
+        tools: {
+          look: { batch: { into: "looks" }, behaviour: { type: "ok", latencyMs: 5 } },
+          looks: { behaviour: { type: "items" } }
+        }
+      },
+      'tools.look.behaviour: a tool whose calls are merged does nothing itself: expected {"type": "ok"} or none'
     ],
     [
       "a first turn that is resumed",

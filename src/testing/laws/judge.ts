@@ -6,6 +6,7 @@
 import * as Outcome from "../../Outcome.ts"
 import * as TurnError from "../../TurnError.ts"
 import type * as FakeTool from "../FakeTool.ts"
+import { askersOf } from "./askers.ts"
 import {
   type Answer,
   atWork,
@@ -25,7 +26,7 @@ export interface Judged {
 }
 
 /** Judges things one by one; a thing that is not the law's business gives undefined. */
-const each = <A>(things: ReadonlyArray<A>, judge: (thing: A) => ReadonlyArray<string> | undefined): Judged => {
+export const each = <A>(things: ReadonlyArray<A>, judge: (thing: A) => ReadonlyArray<string> | undefined): Judged => {
   let judged = 0
   const problems: Array<string> = []
   for (const thing of things) {
@@ -37,18 +38,27 @@ const each = <A>(things: ReadonlyArray<A>, judge: (thing: A) => ReadonlyArray<st
   return { judged, problems }
 }
 
-const together = (...all: ReadonlyArray<Judged>): Judged => ({
+export const together = (...all: ReadonlyArray<Judged>): Judged => ({
   judged: all.reduce((sum, one) => sum + one.judged, 0),
   problems: all.flatMap((one) => one.problems)
 })
 
+/** Handlers and requests: all that takes a permit. */
+const working = (o: Observation): ReadonlyArray<FakeTool.Run> =>
+  o.requests === undefined ? o.runs : [...o.runs, ...o.requests]
+
 /** `"c1" (get_weather) of turn 0` */
 const named = (o: Observation, run: FakeTool.Run): string => {
+  if (run.keys !== undefined) return requestNamed(run)
   const root = rootOf(run)
   const turn = o.turns.findIndex((one) => one.id === root.turn)
   const inside = root === run ? "" : `, inside ${JSON.stringify(root.id)},`
   return `${JSON.stringify(run.id)} (${run.tool})${inside} of turn ${turn === -1 ? "unknown" : turn}`
 }
+
+/** `a request to get_weathers for the tenant "north"` */
+export const requestNamed = (run: FakeTool.Run): string =>
+  `a request to ${run.tool} for the tenant ${JSON.stringify(run.tenant)}`
 
 const turns = (o: Observation) => o.turns.map((turn, index) => ({ turn, index }))
 
@@ -190,6 +200,8 @@ export const honest = (o: Observation): Judged =>
       }
       const wanted = endFor(outcome)
       const facts = o.tools.get(turn.calls[position]!.name)
+      // What was merged ran no handler: whether its answer is its own is for another law.
+      if (facts?.merged !== undefined && runs.length === 0) return aboutEffect(where, outcome, facts, false)
       if (outcome.replayed === true) {
         return runs.length === 0 && facts !== undefined && !didBefore(o, turn, turn.calls[position]!.name, facts)
           ? [`${where}: its answer is that of an earlier call, and no handler of its tool has run for one`]
@@ -368,7 +380,7 @@ export const nothingAfterStop = (o: Observation): Judged =>
 export const permitsReturned = (o: Observation): Judged => {
   const count = (when: string, permits: Readonly<Record<string, number>>, holds: (run: FakeTool.Run) => boolean) =>
     each(Object.entries(permits), ([backend, out]) => {
-      const holding = o.runs.filter(holds)
+      const holding = working(o).filter(holds)
       const there = holding.filter((run) => run.backend === backend).length
       if (out <= there) return []
       // What was given up on may run turns of its own, with handlers that nobody watches, or that are about to do their first step.
@@ -399,13 +411,13 @@ export const permitsReturned = (o: Observation): Judged => {
 }
 
 /** The places at which somebody began to work. */
-const beginnings = (o: Observation) => o.runs.map((run) => ({ run, place: run.began + 0.5 }))
+const beginnings = (o: Observation) => working(o).map((run) => ({ run, place: run.began + 0.5 }))
 
 /** Work that waits for work of its own holds its permit for that, and lends it: the innermost counts. */
 const busy = (o: Observation, place: number): ReadonlyArray<FakeTool.Run> => {
-  const working = o.runs.filter((run) => atWork(run, place))
-  const outer = new Set(working.map((run) => run.parent))
-  return working.filter((run) => !outer.has(run))
+  const there = working(o).filter((run) => atWork(run, place))
+  const outer = new Set(there.map((run) => run.parent))
+  return there.filter((run) => !outer.has(run))
 }
 
 /** Whether the process crashed between two places: what it knew is forgotten. */
@@ -430,12 +442,12 @@ export const limitsKept = (o: Observation): Judged => {
         ...over(`backend ${JSON.stringify(run.backend)}, tenant ${run.tenant}`, own, limits.perTenant, run)
       ]
     }),
-    each(o.runs, (run) => {
+    each(working(o), (run) => {
       const rate = run.backend === undefined ? undefined : o.backends.get(run.backend)?.rate
       if (rate === undefined) return undefined
       // Across two windows there may be up to twice as many, and one less.
       const allowed = 2 * rate.limit - 1
-      const began = o.runs.filter(({ backend, began, startedAt }) =>
+      const began = working(o).filter(({ backend, began, startedAt }) =>
         backend === run.backend && startedAt >= run.startedAt && startedAt < run.startedAt + rate.window &&
         !crashedBetween(o, run.began, began)
       ).length
@@ -447,7 +459,7 @@ export const limitsKept = (o: Observation): Judged => {
       ]
     }),
     each(beginnings(o), ({ place, run }) => {
-      const index = o.turns.findIndex((turn) => turn.id === run.turn)
+      const index = run.keys === undefined ? o.turns.findIndex((turn) => turn.id === run.turn) : -1
       const turn = o.turns[index]
       if (turn?.events === undefined || (turn.limit === Infinity && !turn.sequential)) return undefined
       // What was given up on has its answer, and makes room for another in the same step.
@@ -502,10 +514,11 @@ const reachOf = (o: Observation, run: FakeTool.Run): Reach => {
 }
 
 /** Two runs conflict when they may touch the same thing, and one of them writes. */
-const conflict = (o: Observation, a: FakeTool.Run, b: FakeTool.Run): string | undefined => {
-  if (a.access === "read" && b.access === "read") return undefined
-  const reachA = reachOf(o, a)
-  const reachB = reachOf(o, b)
+const conflict = (o: Observation, a: FakeTool.Run, b: FakeTool.Run): string | undefined =>
+  a.access === "read" && b.access === "read" ? undefined : meet(reachOf(o, a), reachOf(o, b))
+
+/** What two of them share, when they share anything. */
+const meet = (reachA: Reach, reachB: Reach): string | undefined => {
   if (reachA?.length === 0 || reachB?.length === 0) return undefined
   if (reachA === undefined || reachB === undefined) return "unknown reach"
   return reachA.find(([, one]) => reachB.some(([, other]) => covers(one, other) || covers(other, one)))?.[0]
@@ -539,15 +552,36 @@ const conflicts = (o: Observation, judge: (pair: Conflict) => ReadonlyArray<stri
   return each(pairs, judge)
 }
 
+const stepsOf = (keys: ReadonlyArray<string> | undefined): Reach => keys?.map((key) => [key, steps(key)] as const)
+
 export const noOverlap = (o: Observation): Judged =>
-  conflicts(o, ({ a, b, key }) =>
-    overlaps(a, b)
-      ? [
-        `R12: ${named(o, a)} and ${named(o, b)} conflict on ${
-          JSON.stringify(key)
-        }, and ran at the same time from ${b.startedAt} ms`
-      ]
-      : [])
+  together(
+    conflicts(o, ({ a, b, key }) =>
+      overlaps(a, b)
+        ? [
+          `R12: ${named(o, a)} and ${named(o, b)} conflict on ${
+            JSON.stringify(key)
+          }, and ran at the same time from ${b.startedAt} ms`
+        ]
+        : []),
+    // What a request asks for is read while it is at work.
+    each(o.requests ?? [], (request) => {
+      const askers = askersOf(o).filter((one) => one.tenant === request.tenant && one.merged.lookup === request.tool)
+      return o.runs.filter((run) => run.access === "write" && run.tenant === request.tenant && overlaps(request, run))
+        .flatMap((run) =>
+          request.texts.flatMap((text) => {
+            const keys = askers.filter(({ wants }) => wants.has(text)).map(({ reach }) =>
+              meet(stepsOf(reach), reachOf(o, run))
+            )
+            return keys.length === 0 || keys.includes(undefined) ? [] : [
+              `R12: ${named(o, request)} and ${named(o, run)} conflict on ${
+                JSON.stringify(keys[0])
+              }, and were at work at the same time at ${Math.max(request.startedAt, run.startedAt)} ms`
+            ]
+          })
+        )
+    })
+  )
 
 /** When a call that never ran was answered: until then it may have kept others from what it would have touched. */
 const answeredUnrun = (
@@ -581,7 +615,8 @@ export const workConserving = (o: Observation): Judged => {
       )
     )
   )
-  const moments = [...new Set(o.runs.flatMap((run) => [run.startedAt, run.endedAt ?? Infinity]))].sort((a, b) => a - b)
+  const all = working(o)
+  const moments = [...new Set(all.flatMap((run) => [run.startedAt, run.endedAt ?? Infinity]))].sort((a, b) => a - b)
   // A turn inside a handler has calls that wait and are never seen: while it is at work they may keep others.
   const outer = new Set(o.runs.flatMap((run) => (run.parent === undefined ? [] : [run.parent])))
   const nesting = (tenant: string, moment: number) =>
@@ -596,6 +631,10 @@ export const workConserving = (o: Observation): Judged => {
     // Questions for approval, and what a store is asked about keys, take of the turn's own limit, and nobody sees them.
     const unseen = (facts: ToolFacts | undefined) => facts?.asks === true || facts?.idempotency !== undefined
     if (turn.limit !== Infinity && turn.calls.some(({ name }) => unseen(o.tools.get(name)))) return undefined
+    // Nor do requests: nobody sees which turn they are of.
+    if (turn.limit !== Infinity && turn.calls.some(({ name }) => o.tools.get(name)?.merged !== undefined)) {
+      return undefined
+    }
     if (run.backend !== undefined && o.backends.get(run.backend)?.rate !== undefined) return undefined
     const isEarlier = (other: ObservedTurn, position: number) =>
       other === turn ? position < run.position : other.startedAt <= turn.startedAt
@@ -613,15 +652,15 @@ export const workConserving = (o: Observation): Judged => {
     const limits = run.backend === undefined ? undefined : o.backends.get(run.backend)
     const idle = moments.find((moment) => {
       if (moment < ready || moment >= run.startedAt || nesting(run.tenant, moment)) return false
-      const working = o.runs.filter((one) => one.startedAt <= moment && (one.endedAt ?? Infinity) > moment)
-      const there = working.filter((one) => one.backend === run.backend)
+      const busy = all.filter((one) => one.startedAt <= moment && (one.endedAt ?? Infinity) > moment)
+      const there = busy.filter((one) => one.backend === run.backend)
       const full = limits !== undefined && (there.length >= limits.concurrency ||
         there.filter((one) => one.tenant === run.tenant).length >= limits.perTenant ||
         (o.samples ?? []).some((sample) =>
           sample.at === moment && sample.backend === run.backend &&
           (sample.running >= limits.concurrency || (sample.tenants[run.tenant] ?? 0) >= limits.perTenant)
         ))
-      return !full && working.filter((one) => one.turn === run.turn).length < turn.limit
+      return !full && busy.filter((one) => one.turn === run.turn).length < turn.limit
     })
     return idle === undefined ? [] : [
       `R12: ${

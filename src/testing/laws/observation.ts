@@ -11,13 +11,36 @@ import type * as TurnEvent from "../../TurnEvent.ts"
 import type * as FakeTool from "../FakeTool.ts"
 
 /**
+ * How the calls of a tool are merged into requests, all by the arguments of a call as the model wrote them.
+ *
+ * **Details**
+ *
+ * - `lookup`: the name under which its requests stand. `size`: the most keys of one.
+ * - `wants`: the keys that a call asks for, as texts; none for one that the tool refuses, or that runs its own handler.
+ * - `reach`: the resource keys of a call, undefined for unknown reach.
+ * - `answer`: what a call that succeeds is answered, encoded, when this was found for the texts; undefined where that cannot be told.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface MergedFacts {
+  readonly lookup: string
+  readonly size: number
+  readonly wants: (args: unknown) => ReadonlyArray<string>
+  readonly reach: (args: unknown) => ReadonlyArray<string> | undefined
+  readonly answer: (args: unknown, found: ReadonlyMap<string, unknown>) => { readonly value: unknown } | undefined
+}
+
+/**
  * What is known of a tool beforehand. Times are in milliseconds, `Infinity` for none.
  *
  * **Details**
  *
  * `keys` gives the resource keys of a call, undefined for unknown reach. `idempotency`: how a write is kept from being done twice, as
  * `ToolPolicy.Idempotency` has it; undefined where nothing does. `asks`: whether it needs approval is a question that may take time.
- * `tellsNoEffect`: a failure of its own can say that nothing was changed.
+ * `tellsNoEffect`: a failure of its own can say that nothing was changed. `merged`: how its calls are merged into requests; undefined where
+ * each runs its handler.
  *
  * @category models
  * @since 0.1.0
@@ -33,6 +56,7 @@ export interface ToolFacts {
   readonly backend: string | undefined
   readonly asks: boolean
   readonly tellsNoEffect: boolean
+  readonly merged?: MergedFacts | undefined
 }
 
 /** What a tool's policies say. @internal */
@@ -159,7 +183,7 @@ export interface SeenEvent {
 export interface ObservedTurn {
   readonly id: string
   readonly tenant: string
-  readonly calls: ReadonlyArray<{ readonly id: string; readonly name: string }>
+  readonly calls: ReadonlyArray<{ readonly id: string; readonly name: string; readonly arguments?: unknown }>
   readonly startedAt: number
   readonly limit: number
   readonly sequential: boolean
@@ -177,6 +201,23 @@ export interface ObservedTurn {
   readonly stops: ReadonlyArray<number>
   readonly repeats?: number | undefined
   readonly kept?: ReadonlySet<number> | undefined
+}
+
+/**
+ * A request to a lookup, for the calls that were merged into it.
+ *
+ * **Details**
+ *
+ * `tool` is the name of the lookup. `texts` are its keys as texts; `found` is what became of each, by text, once it has ended: undefined
+ * where nobody looked.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface ObservedRequest extends FakeTool.Run {
+  readonly texts: ReadonlyArray<string>
+  readonly found?: ReadonlyMap<string, unknown> | undefined
 }
 
 /**
@@ -199,7 +240,8 @@ export interface Sample {
  * **Details**
  *
  * - `tools`, `backends`: what is known beforehand, by name.
- * - `runs`: every run of a handler, as `FakeTool.World` keeps them, in the order of their starts.
+ * - `runs`: every run of a handler, as `FakeTool.World` keeps them, in the order of their starts. `requests`: every request, likewise.
+ * - `cached`: what was answered from a cache, each as the JSON of lookup, tenant and text.
  * - `permitsAnswered`, `permitsEnd`: permits that were out when the last turn was answered, and when all was over, by backend.
  * - `crashes`: where in the order of everything the process crashed, and another went on with what is stored alone.
  * - `samples`: how full the backends were whenever something happened; undefined when nobody looked.
@@ -214,6 +256,8 @@ export interface Observation {
   readonly backends: ReadonlyMap<string, BackendFacts>
   readonly turns: ReadonlyArray<ObservedTurn>
   readonly runs: ReadonlyArray<FakeTool.Run>
+  readonly requests?: ReadonlyArray<ObservedRequest> | undefined
+  readonly cached?: ReadonlySet<string> | undefined
   readonly permitsAnswered: Readonly<Record<string, number>>
   readonly permitsEnd: Readonly<Record<string, number>>
   readonly crashes?: ReadonlyArray<number> | undefined

@@ -4,10 +4,26 @@
  * @since 0.1.0
  */
 import * as Laws from "../Laws.ts"
-import type { Observation, ToolFacts } from "../laws/observation.ts"
-import { keysOf } from "./keys.ts"
+import type { MergedFacts, Observation, ToolFacts } from "../laws/observation.ts"
+import { canonical, keysOf } from "./keys.ts"
+import { objectOf } from "./recorded.ts"
 import type * as Report from "./report.ts"
 import type * as Form from "./schema.ts"
+
+/** How many keys a request has at most, where a file does not say. */
+const usualSize = 10
+
+/** The arguments of a call are its item's key, and its item. */
+const mergedOf = (said: Form.Tool, { into, maxSize }: NonNullable<Form.Tool["batch"]>): MergedFacts => ({
+  lookup: into,
+  size: maxSize ?? usualSize,
+  wants: (args) => {
+    const own = objectOf(args)
+    return own === undefined ? [] : [canonical(own)]
+  },
+  reach: (args) => keysOf(said, objectOf(args)),
+  answer: (args) => ({ value: objectOf(args) })
+})
 
 const factsOf = (said: Form.Tool): ToolFacts => ({
   access: said.access ?? "write",
@@ -18,7 +34,8 @@ const factsOf = (said: Form.Tool): ToolFacts => ({
   waitTimeout: said.queueTimeoutMs ?? Infinity,
   backend: said.backend,
   asks: false,
-  tellsNoEffect: true
+  tellsNoEffect: true,
+  merged: said.batch === undefined ? undefined : mergedOf(said, said.batch)
 })
 
 const observationOf = (scenario: Form.Scenario, observed: Report.Observed): Observation => {
@@ -50,6 +67,7 @@ const observationOf = (scenario: Form.Scenario, observed: Report.Observed): Obse
       tenant: scenario.turns[index]?.tenant ?? "default"
     })),
     runs: observed.runs,
+    requests: observed.requests.map((request) => ({ ...request, texts: (request.keys ?? []).map(canonical) })),
     permitsAnswered: observed.permitsOut,
     permitsEnd: observed.permitsAtEnd,
     crashes: observed.crashes,

@@ -39,18 +39,23 @@ const outcomes = (natural: Observed, here: Observed): Array<string> =>
 const counts = (what: string, natural: Record<string, number>, here: Record<string, number>): Array<string> =>
   Object.keys(natural).flatMap((name) => differs(`${what} of ${name}`, natural[name], here[name]))
 
-/** The runs by a name of their own: turn and call, and where a call has more than one, its number. */
+/** The runs by a name of their own: turn and call, and where a call has more than one, its number; the requests by theirs. */
 const named = (observed: Observed): ReadonlyMap<string, FakeTool.Run> => {
   const seen = new Map<string, number>()
   const names = new Map<string, FakeTool.Run>()
+  const add = (name: string, run: FakeTool.Run) => {
+    const n = (seen.get(name) ?? 0) + 1
+    seen.set(name, n)
+    names.set(n === 1 ? name : `${name}, run ${n}`, run)
+  }
+  for (const run of observed.requests) {
+    add(`request to ${run.tool} for ${shown(run.keys)}, tenant ${JSON.stringify(run.tenant)}`, run)
+  }
   for (const run of observed.runs) {
     const root = rootOf(run)
     const turn = observed.turns.findIndex(({ id }) => id === root.turn)
     const inside = root === run ? "" : `, inside call ${root.position}`
-    const name = `call ${run.position} ${JSON.stringify(run.id)} (${run.tool}) of turn ${turn}${inside}`
-    const n = (seen.get(name) ?? 0) + 1
-    seen.set(name, n)
-    names.set(n === 1 ? name : `${name}, run ${n}`, run)
+    add(`call ${run.position} ${JSON.stringify(run.id)} (${run.tool}) of turn ${turn}${inside}`, run)
   }
   return names
 }
@@ -96,6 +101,7 @@ export const between = (natural: Observed, here: Observed): ReadonlyArray<string
     ...outcomes(natural, here),
     ...counts("executions", natural.executions, here.executions),
     ...counts("effects", natural.effects, here.effects),
+    ...counts("requests", natural.requestsTo, here.requestsTo),
     ...counts("peak", natural.peak, here.peak),
     ...counts("permits out at the last answer", natural.permitsOut, here.permitsOut),
     ...counts("permits out at the end", natural.permitsAtEnd, here.permitsAtEnd),

@@ -94,7 +94,7 @@ export const unmet = (scenario: Form.Scenario, observed: Report.Observed): Array
     ...counts("executions", executions, observed.executions),
     ...counts("effects", effects, observed.effects),
     ...counts("peak", peak, observed.peak),
-    ...counts("requests", requests, report.requests ?? {}),
+    ...counts("requests", requests, observed.requestsTo),
     ...pairs("before", before, spans),
     ...pairs("overlap", overlap, spans)
   ]

@@ -34,3 +34,17 @@ export const fill = (template: string, params: unknown): string =>
  */
 export const keysOf = (tool: Form.Tool, params: unknown): ReadonlyArray<string> | undefined =>
   tool.keys?.map((template) => fill(template, params))
+
+/** Whether arguments have all members of `when`, with these values. @internal */
+export const fits = (when: { readonly [name: string]: unknown } | undefined, args: unknown): boolean =>
+  when === undefined || Object.entries(when).every(([name, value]) => same(member(args, name), value))
+
+/**
+ * What a call of a list tool asks for: the entries of its one list, or itself where it has none.
+ *
+ * @internal
+ */
+export const askedOf = (args: unknown): ReadonlyArray<unknown> => {
+  const lists = typeof args === "object" && args !== null ? Object.values(args).filter(Array.isArray) : []
+  return lists.length === 1 ? lists[0]! : [args]
+}

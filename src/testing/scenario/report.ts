@@ -13,6 +13,8 @@ import type * as Form from "./schema.ts"
  *
  * **Details**
  *
+ * A call that was merged into a request has none: its handler did not run, and the request stands under `requests` of the report.
+ *
  * A run inside a nested turn has the `turn` and `index` of the outermost call and `nested: true`. `endMs` is null if it was
  * still at work when the last turn was answered.
  *
@@ -93,7 +95,8 @@ export interface Exploration {
  *
  * - `outcomes`: one list for each turn, in emission order; null for a turn that was never answered.
  * - `effects`: writes alone; what landed after the last answer counts too.
- * - `elapsedMs`: when the last turn was answered. `runningAfter` and `permitsOut` are of that moment.
+ * - `requests`: to each tool whose behaviour is `items`, how many there were for the calls of the tools that are merged into it.
+ * - `elapsedMs`: when the last turn was answered. `runningAfter`, handlers and requests together, and `permitsOut` are of that moment.
  * - `explored`: there when the scenario was explored. All else is then of the failing run that `explored.found` tells of, of the
  *   run that `replay` has asked for, or of the natural run.
  *
@@ -142,6 +145,10 @@ export interface ObservedTurn {
 export interface Observed {
   readonly turns: ReadonlyArray<ObservedTurn>
   readonly runs: ReadonlyArray<FakeTool.Run>
+  /** Requests to lists: runs with keys. */
+  readonly requests: ReadonlyArray<FakeTool.Run>
+  /** How many of them there were, by list. */
+  readonly requestsTo: Record<string, number>
   readonly executions: Record<string, number>
   readonly effects: Record<string, number>
   readonly peak: Record<string, number>
@@ -189,9 +196,9 @@ export const make = (file: string, observed: Observed, failures: ReadonlyArray<s
     executions: observed.executions,
     effects: observed.effects,
     peak: observed.peak,
-    requests: {},
+    requests: observed.requestsTo,
     elapsedMs: elapsed(observed),
-    runningAfter: observed.runs.filter((run) => atWork(run, last)).length,
+    runningAfter: [...observed.runs, ...observed.requests].filter((run) => atWork(run, last)).length,
     permitsOut: observed.permitsOut
   }
 }

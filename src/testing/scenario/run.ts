@@ -106,10 +106,8 @@ export const run = (
       if (traced) simulator.note(Note.ofEvent(event))
     }
     const rows = yield* Effect.provide(TurnStore.TurnStore, Layer.fresh(TurnStore.layerMemory))
-    const { layer, permits, toolkit } = Tools.stage(scenario, world, rows, {
-      toJson: (outcomes) => outcomes.map(outcomeOf),
-      onEvent
-    })
+    const setUp = () => Tools.stage(scenario, world, rows, { toJson: (outcomes) => outcomes.map(outcomeOf), onEvent })
+    let stage = setUp()
     const surroundings = yield* Effect.context<never>()
     const random = randomOf(`program ${schedule.seed}`)
     let scope = yield* Scope.make()
@@ -139,7 +137,10 @@ export const run = (
       bare = false
       const simulated = simulator.provideTo(surroundings, random, process) as Context.Context<any>
       services = simulated
-      services = Context.merge(simulated, yield* done(Layer.buildWithScope(Layer.fresh(layer), scope), "the layers"))
+      services = Context.merge(
+        simulated,
+        yield* done(Layer.buildWithScope(Layer.fresh(stage.layer), scope), "the layers")
+      )
     })
     yield* build
 
@@ -155,6 +156,7 @@ export const run = (
       }
       scope = Scope.makeUnsafe()
       process = simulator.process()
+      stage = setUp()
       bare = true
     }
 
@@ -196,7 +198,7 @@ export const run = (
       Effect.sync(() => {
         seen.answeredAt = simulator.now
         seen.answered = world.mark()
-        permitsOut = permits(services)
+        permitsOut = stage.permits(services)
       })
 
     /** The end of the fiber that runs the turn is the turn's answer. */
@@ -256,7 +258,7 @@ export const run = (
       }
       const turn: Effect.Effect<Turn.Result<any>, unknown, any> = parked !== undefined
         ? Effect.flatMap(carriedOver(parked, seen.id), (own) =>
-          Turn.resume(toolkit as any, own, {
+          Turn.resume(stage.toolkit as any, own, {
             ...options,
             cancelOn,
             calls: scenario.turns[index]!.calls,
@@ -266,12 +268,12 @@ export const run = (
             })
           }))
         : byHandle
-        ? Effect.scoped(Effect.flatMap(Turn.start(toolkit as any, seen.calls, options), (handle) => {
+        ? Effect.scoped(Effect.flatMap(Turn.start(stage.toolkit as any, seen.calls, options), (handle) => {
           running.stop = handle.cancel("scenario")
           running.stopCall = (id) => handle.cancelCall(id, "scenario")
           return handle.result
         }))
-        : Turn.runOrPark(toolkit as any, seen.calls, { ...options, cancelOn })
+        : Turn.runOrPark(stage.toolkit as any, seen.calls, { ...options, cancelOn })
       if (!byHandle || parked !== undefined) running.stop = Effect.asVoid(Deferred.succeed(stop, "scenario"))
       running.fiber = fork(
         turn.pipe(
@@ -334,15 +336,22 @@ export const run = (
 
     // What a grace has left at work goes on to its end.
     yield* settle(() => world.atWork.length === 0)
-    const runs = snapshot(world.runs)
-    const permitsAtEnd = permits(services)
     const names = Object.keys(scenario.tools)
+    const all = snapshot(world.runs)
+    const [runs, requests] = [
+      all.filter(({ keys }) => keys === undefined),
+      all.filter(({ keys }) => keys !== undefined)
+    ]
+    const lists = names.filter((name) => Form.behavioursOf(scenario.tools[name]!).some(({ type }) => type === "items"))
+    const permitsAtEnd = stage.permits(services)
     const count = (names: ReadonlyArray<string>, of: (name: string) => number) =>
       Object.fromEntries(names.map((name) => [name, of(name)]))
     const observed: Report.Observed = {
       turns: scenario.turns.map((_, index) => ({ ...(turns[index] ?? begin(index)).seen })),
       runs,
-      executions: count(names, (name) => world.executions(name)),
+      requests,
+      executions: count(names, (name) => runs.filter(({ tool }) => tool === name).length),
+      requestsTo: count(lists, (name) => requests.filter(({ tool }) => tool === name).length),
       effects: count(names.filter((name) => scenario.tools[name]!.access !== "read"), (name) => world.effects(name)),
       peak: count(backendsOf(scenario), (name) => world.peak(name)),
       permitsOut,

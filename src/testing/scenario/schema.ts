@@ -350,6 +350,16 @@ const isList = <A>(value: A | ReadonlyArray<A>): value is ReadonlyArray<A> => Ar
 export const behavioursOf = (tool: Tool): ReadonlyArray<Behaviour> =>
   tool.behaviour === undefined ? [{ type: "ok" }] : isList(tool.behaviour) ? tool.behaviour : [tool.behaviour]
 
+/** The tools that others are merged into. @internal */
+export const listsOf = ({ tools }: Scenario): ReadonlyArray<string> => [
+  ...new Set(Object.values(tools).flatMap(({ batch }) => (batch === undefined ? [] : [batch.into])))
+]
+
+/** The backend whose permits the requests to a list take: its own, or that of the tools that are merged into it. @internal */
+export const backendOf = ({ tools }: Scenario, into: string): string | undefined =>
+  tools[into]?.backend ??
+    Object.values(tools).find((tool) => tool.batch?.into === into && tool.backend !== undefined)?.backend
+
 /** What the schema of the fields cannot say. */
 const ruleProblems = (scenario: Scenario): ReadonlyArray<string> => {
   const problems: Array<string> = []
@@ -362,6 +372,23 @@ const ruleProblems = (scenario: Scenario): ReadonlyArray<string> => {
       problems.push(`${where}: expected the name of a tool, got ${JSON.stringify(tool.batch.into)}`)
     } else if (behavioursOf(into).some((behaviour) => behaviour.type !== "items")) {
       problems.push(`${where}: expected a tool whose behaviour is items, got ${JSON.stringify(tool.batch.into)}`)
+    }
+    const [first, twin] = Object.entries(scenario.tools).find(([_, one]) => one.batch?.into === tool.batch?.into)!
+    for (const limit of ["windowMs", "maxSize"] as const) {
+      const [own, other] = [tool.batch[limit], twin.batch?.[limit]]
+      if (own === other) continue
+      problems.push(
+        `${pathText(["tools", name, "batch", limit])}: expected that of ${
+          JSON.stringify(first)
+        }, which is merged into the same, ${other ?? "none"}, got ${own ?? "none"}`
+      )
+    }
+    if (behavioursOf(tool).some((behaviour) => behaviour.type !== "ok" || Object.keys(behaviour).length > 1)) {
+      problems.push(
+        `${
+          pathText(["tools", name, "behaviour"])
+        }: a tool whose calls are merged does nothing itself: expected {"type": "ok"} or none`
+      )
     }
   }
   scenario.turns.forEach((turn, index) => {

@@ -11,6 +11,7 @@ import * as Layer from "effect/Layer"
 import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
 import * as Backend from "../../Backend.ts"
+import * as Coalescer from "../../Coalescer.ts"
 import * as IdempotencyStore from "../../IdempotencyStore.ts"
 import * as Siblings from "../../Siblings.ts"
 import * as ToolPolicy from "../../ToolPolicy.ts"
@@ -19,7 +20,7 @@ import * as TurnContext from "../../TurnContext.ts"
 import type * as TurnEvent from "../../TurnEvent.ts"
 import * as TurnStore from "../../TurnStore.ts"
 import * as FakeTool from "../FakeTool.ts"
-import { canonical, fill, keysOf } from "./keys.ts"
+import { askedOf, canonical, fill, fits, keysOf, same } from "./keys.ts"
 import * as Form from "./schema.ts"
 
 /** A failure that says how it is classed. */
@@ -57,10 +58,15 @@ const raw = (kind: "undefined" | "bigint" | "circular" | "date" | "nan"): unknow
 
 type Nested = (calls: ReadonlyArray<Form.Call>) => Effect.Effect<unknown, never, any>
 
-const behaviour = (tool: Form.Tool, said: Form.Behaviour, nested: Nested): FakeTool.Behaviour<any, any, any> => {
+const behaviour = (
+  tool: Form.Tool,
+  said: Form.Behaviour,
+  nested: Nested,
+  params: unknown
+): FakeTool.Behaviour<any, any, any> => {
   const { effectAtMs, ignoresInterrupt, latencyMs, when } = said
   const base = { latencyMs, effectAtMs, ignoresInterrupt, when }
-  const error = said.error === undefined ? "failed" : said.error
+  const error = errorOf(said)
   switch (said.type) {
     case "ok":
       return { ...base, type: "ok", result: Object.hasOwn(said, "result") ? said.result : { ok: true } }
@@ -99,8 +105,75 @@ const behaviour = (tool: Form.Tool, said: Form.Behaviour, nested: Nested): FakeT
         result: Object.hasOwn(said, "result") ? said.result : { ok: true }
       }
     case "items":
-      return { ...base, type: "throw", thrown: new Error(`the behaviour ${said.type} is not run`) }
+      return { ...base, type: "ok", result: listOf(said, askedOf(params)) }
   }
+}
+
+type Items = Extract<Form.Behaviour, { readonly type: "items" }>
+
+const isIn = (list: ReadonlyArray<unknown> | undefined, args: unknown): boolean =>
+  list?.some((one) => same(one, args)) === true
+
+/** What a call of a list tool is answered by its own handler: what merged calls would get, in one list. */
+const listOf = (said: Items, asked: ReadonlyArray<unknown>): ReadonlyArray<unknown> => {
+  const list = (said.short === true ? asked.slice(0, -1) : asked).flatMap((args) =>
+    isIn(said.missing, args) ? [] : isIn(said.failing, args) ? [{ error: errorOf(said), of: args }] : [args]
+  )
+  return said.shuffled === true ? list.reverse() : list
+}
+
+const errorOf = ({ error }: Form.Behaviour): unknown => error === undefined ? "failed" : error
+
+/** An item without a key: nothing tells whose it is. */
+class Keyless {
+  readonly value: unknown
+  constructor(value: unknown) {
+    this.value = value
+  }
+}
+
+/** What a lookup does with a request, for each entry of the file. */
+const lookupOf = (said: Items): FakeTool.LookupBehaviour<unknown, unknown, Failure> => {
+  const failing = said.failing ?? []
+  return {
+    type: "items",
+    latencyMs: said.latencyMs,
+    ignoresInterrupt: said.ignoresInterrupt,
+    when: said.when === undefined ? undefined : (keys) => keys.some((args) => fits(said.when, args)),
+    item: (args) => said.short === true ? new Keyless(args) : args,
+    missing: said.missing,
+    failing: failing.map((args) => [args, { error: errorOf(said), effect: "none", transient: true }]),
+    // A failure has no key in a list.
+    paired: failing.length === 0 ? "key" : "map",
+    shuffled: said.shuffled,
+    short: said.short
+  }
+}
+
+/** What the tools of a file that are merged into one list ask through. */
+const coalescerOf = (
+  scenario: Form.Scenario,
+  into: string,
+  world: FakeTool.World,
+  backends: ReadonlyMap<string, ReturnType<typeof backendOf>>
+) => {
+  const list = scenario.tools[into]!
+  const callers = Object.values(scenario.tools).filter(({ batch }) => batch?.into === into)
+  const name = Form.backendOf(scenario, into)
+  const script = Form.behavioursOf(list).flatMap((said) => said.type === "items" ? [lookupOf(said)] : [])
+  return Coalescer.make({
+    name: into,
+    lookup: FakeTool.lookup<unknown, unknown, Failure>(world, into, script, { backend: name }),
+    itemKey: (item) => {
+      if (item instanceof Keyless) throw new Error("this item has no key")
+      return item
+    },
+    keyText: canonical,
+    window: callers[0]?.batch?.windowMs,
+    size: callers[0]?.batch?.maxSize,
+    timeout: list.timeoutMs ?? "infinite",
+    backend: name === undefined ? undefined : backends.get(name)?.service as any
+  })
 }
 
 /** The class of a backend of the file, and the layer with its limits. */
@@ -180,7 +253,7 @@ export interface Stage {
 }
 
 /**
- * Makes all that the turns of a scenario run on.
+ * Makes all that the turns of a scenario run on. What it makes is of one process: nothing merges with what another has asked.
  *
  * @internal
  */
@@ -206,17 +279,26 @@ export const stage = (
       return toJson(outcomes)
     }).pipe(Effect.orDie)
 
-  const tools: Array<Tool.Any> = []
-  const handlers: Record<string, unknown> = {}
-  for (const [name, said] of Object.entries(scenario.tools)) {
-    const tool = toolOf(name, said, backends)
-    tools.push(tool)
-    const script = Form.behavioursOf(said).map((one) => behaviour(said, one, nested))
+  const coalescers = new Map(
+    Form.listsOf(scenario).map((into) => [into, coalescerOf(scenario, into, world, backends)] as const)
+  )
+  const handlerOf = (tool: Tool.Any, said: Form.Tool) => (params: unknown) => {
+    const script = Form.behavioursOf(said).map((one) => behaviour(said, one, nested, params))
     // Arguments that no `when` fits are answered as by a tool that names no behaviour.
     const fallback: FakeTool.Behaviour = { type: "ok", result: { ok: true } }
     const full = script.some((one) => one.when !== undefined) ? [...script, fallback] : script
+    return FakeTool.handler(world, tool, full, { backend: said.backend })(params as any)
+  }
+
+  const tools: Array<Tool.Any> = []
+  const handlers: Record<string, unknown> = {}
+  for (const [name, said] of Object.entries(scenario.tools)) {
+    const plain = toolOf(name, said, backends)
+    const coalescer = said.batch === undefined ? undefined : coalescers.get(said.batch.into)
+    const tool = coalescer === undefined ? plain : Coalescer.through(coalescer, (args) => args)(plain) as Tool.Any
+    tools.push(tool)
     Object.defineProperty(handlers, name, {
-      value: FakeTool.handler(world, tool, full, { backend: said.backend }),
+      value: coalescer === undefined ? handlerOf(tool, said) : Coalescer.handler(tool as any),
       enumerable: true
     })
   }

@@ -12,11 +12,7 @@ export const features = (scenario: Form.Scenario): Array<string> => {
   const found: Array<string> = []
   for (const [name, tool] of Object.entries(scenario.tools)) {
     const where = `tool ${name}`
-    if (tool.batch !== undefined) found.push(not("batch", where))
     if (tool.resultBudget !== undefined) found.push(not("resultBudget", where))
-    for (const { type } of Form.behavioursOf(tool)) {
-      if (type === "items") found.push(not(`behaviour: ${type}`, where))
-    }
   }
   if (scenario.policy?.references === true) found.push(not("references", "policy"))
   if (scenario.policy?.resultBudget !== undefined) found.push(not("resultBudget", "policy"))
