@@ -44,7 +44,8 @@ import * as Simulation from "./Simulation.ts"
 import * as Note from "./simulation/notes.ts"
 import { Current } from "./simulation/simulator.ts"
 import * as Generate from "./turnCase/generate.ts"
-import { observe } from "./turnCase/observe.ts"
+import { watchRequests } from "./turnCase/merged.ts"
+import { type Delay, observe } from "./turnCase/observe.ts"
 
 /**
  * A generated call, and the time that is added to its run before and after the handler's own work, in milliseconds.
@@ -382,7 +383,8 @@ const patience = 600_000
  * **Details**
  *
  * `layer` gives the handlers, the backends and what else they need; it is built for the case alone, with a runtime of its own,
- * and taken down again. Handlers are watched, and do what they do. The answer comes when all turns have theirs and what was
+ * and taken down again. Handlers are watched, and do what they do; so are the requests that turns send for calls which are merged (one takes
+ * the longest times of its calls). The answer comes when all turns have theirs and what was
  * given up on has ended, after ten minutes at the latest. It fails only if the layer does.
  *
  * Interruption interrupts the turns, and takes the layer down.
@@ -444,6 +446,14 @@ export const watch = <K extends Toolkit.Any, E, R>(
         return turnCase.turns[Number(index)]?.calls[call?.position ?? -1] ?? { before: 0, after: 0 }
       }
       const around = observe(services, toolkit, world, delayOf, sample)
+      /** The longest of those of the calls that a request may be for. */
+      const delayOfRequest = (asks: (args: unknown, tool: string) => boolean, tenant: string): Delay => {
+        const own = turnCase.turns.filter((turn) => turn.tenant === tenant).flatMap(({ calls }) => calls)
+          .filter(({ call }) => asks(call.arguments, call.name))
+        const longest = (of: (call: CaseCall) => number) => Math.max(0, ...own.map(of))
+        return { before: longest(({ before }) => before), after: longest(({ after }) => after) }
+      }
+      const merged = watchRequests(toolkit, services, world, delayOfRequest, sample)
       const faults: Array<string> = []
       const from = simulator?.points ?? 0
       let to = from
@@ -492,13 +502,13 @@ export const watch = <K extends Toolkit.Any, E, R>(
           let cancel: Effect.Effect<unknown> = Effect.void
           const byHandle = turn.stop?.kind === "cancel" || turn.stop?.kind === "cancelCall"
           const whole: Effect.Effect<ReadonlyArray<Outcome.Outcome<any>>, unknown, any> = byHandle
-            ? Effect.scoped(Effect.flatMap(Turn.start(toolkit as any, calls, options), (handle) => {
+            ? Effect.scoped(Effect.flatMap(Turn.start(merged.toolkit as any, calls, options), (handle) => {
               cancel = turn.stop?.kind === "cancel"
                 ? handle.cancel("case")
                 : handle.cancelCall(turn.stop?.position ?? 0)
               return handle.await
             }))
-            : Turn.run(toolkit as any, calls, options)
+            : Turn.run(merged.toolkit as any, calls, options)
           const fiber = yield* Effect.forkChild(
             Effect.onExit(whole, (exit) => answered(seen, exit)).pipe(
               Effect.provideContext(Context.merge(around, TurnContext.make({ tenant: turn.tenant })))
@@ -524,7 +534,7 @@ export const watch = <K extends Toolkit.Any, E, R>(
       for (let waited = 0; world.atWork.length > 0 && waited < patience; waited += 1000) yield* Effect.sleep(1000)
       // What has ended may still be giving back what it held: time goes on when that is done.
       yield* Effect.sleep(1)
-      const runs = snapshot(world.runs)
+      const runs = snapshot(world.runs.filter(({ keys }) => keys === undefined))
       for (const seen of turns) seen.lateAnswers = answersOf.get(seen)?.map(answerOf)
       const permitsEnd = permitsOf(pools)
       if (world.atWork.length === 0) {
@@ -541,10 +551,17 @@ export const watch = <K extends Toolkit.Any, E, R>(
       }
       yield* Scope.close(scope, Exit.void)
       const observation: Observation = {
-        tools: new Map(Object.entries(toolkit.tools).map(([name, tool]) => [name, factsOf(tool as Tool.Any)])),
+        tools: new Map(
+          Object.entries(toolkit.tools).map(([name, tool]) => [
+            name,
+            { ...factsOf(tool as Tool.Any), merged: merged.facts.get(name) }
+          ])
+        ),
         backends: new Map(pools.map(({ name, pool }): [string, BackendFacts] => [name, pool.limits])),
         turns,
         runs,
+        requests: merged.requests(),
+        cached: merged.cached,
         permitsAnswered,
         permitsEnd,
         samples,

@@ -19,6 +19,9 @@ export interface Asker {
   readonly outcome: ReportedOutcome | undefined
   /** The place of its answer, `Infinity` where it had none. */
   readonly until: number
+  /** When it was started, `Infinity` where it was not or nobody listened, and when it was answered. */
+  readonly startedAt: number
+  readonly endedAt: number
 }
 
 const known = new WeakMap<Observation, ReadonlyArray<Asker>>()
@@ -33,9 +36,11 @@ export const askersOf = (o: Observation): ReadonlyArray<Asker> => {
 const found = (o: Observation): ReadonlyArray<Asker> =>
   o.turns.flatMap((turn, index) => {
     if (turn.repeats !== undefined) return []
-    const ended = new Map<number, number>()
+    const started = new Map<number, number>()
+    const ended = new Map<number, { readonly place: number; readonly at: number }>()
     for (const { event, place } of turn.events ?? []) {
-      if (event._tag === "CallEnded") ended.set(event.position, place)
+      if (event._tag === "CallStarted" && event.attempt === 1) started.set(event.position, event.at)
+      if (event._tag === "CallEnded") ended.set(event.position, { place, at: event.at })
     }
     return turn.calls.flatMap((call, position): ReadonlyArray<Asker> => {
       const merged = o.tools.get(call.name)?.merged
@@ -52,7 +57,9 @@ const found = (o: Observation): ReadonlyArray<Asker> =>
         wants,
         reach: merged.reach(call.arguments),
         outcome: turn.answers?.[position]?.outcome,
-        until: ended.get(position) ?? turn.answered ?? Infinity
+        until: ended.get(position)?.place ?? turn.answered ?? Infinity,
+        startedAt: started.get(position) ?? Infinity,
+        endedAt: ended.get(position)?.at ?? turn.answeredAt ?? Infinity
       }]
     })
   })

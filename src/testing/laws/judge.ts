@@ -318,6 +318,13 @@ const stoppedAt = (o: Observation, turn: ObservedTurn, run: FakeTool.Run): numbe
       ownClock(other)
       if (other.endedAt !== undefined) moments.push(other.endedAt)
     }
+    for (const asker of askersOf(o)) {
+      if (asker.turn !== turn) continue
+      moments.push(
+        asker.endedAt,
+        asker.startedAt + (o.tools.get(turn.calls[asker.position]!.name)?.timeout ?? Infinity)
+      )
+    }
     // A call that has waited for too long is a failure too.
     for (const { waitTimeout } of o.tools.values()) moments.push(turn.startedAt + waitTimeout)
   }
@@ -395,8 +402,10 @@ export const permitsReturned = (o: Observation): Judged => {
   const answeredAt = o.turns.find((turn) => turn.answered === answered)?.answeredAt
   // What was given up on, and has ended in this moment, may be about to give back what it held.
   const endsNow = (run: FakeTool.Run) => {
-    const turn = o.turns.find((one) => one.id === rootOf(run).turn)
-    return run.endedAt === answeredAt && turn !== undefined && Math.min(turn.graceReads, turn.graceWrites) < Infinity
+    if (run.endedAt !== answeredAt) return false
+    const own = (turn: ObservedTurn) =>
+      run.keys === undefined ? turn.id === rootOf(run).turn : turn.tenant === run.tenant
+    return o.turns.some((turn) => own(turn) && Math.min(turn.graceReads, turn.graceWrites) < Infinity)
   }
   // What was at work then, in a turn that crashed later, may have been about to begin.
   const later = o.crashes?.some((place) => place > answered) === true
@@ -564,22 +573,20 @@ export const noOverlap = (o: Observation): Judged =>
           }, and ran at the same time from ${b.startedAt} ms`
         ]
         : []),
-    // What a request asks for is read while it is at work.
-    each(o.requests ?? [], (request) => {
-      const askers = askersOf(o).filter((one) => one.tenant === request.tenant && one.merged.lookup === request.tool)
-      return o.runs.filter((run) => run.access === "write" && run.tenant === request.tenant && overlaps(request, run))
-        .flatMap((run) =>
-          request.texts.flatMap((text) => {
-            const keys = askers.filter(({ wants }) => wants.has(text)).map(({ reach }) =>
-              meet(stepsOf(reach), reachOf(o, run))
-            )
-            return keys.length === 0 || keys.includes(undefined) ? [] : [
-              `R12: ${named(o, request)} and ${named(o, run)} conflict on ${
-                JSON.stringify(keys[0])
-              }, and were at work at the same time at ${Math.max(request.startedAt, run.startedAt)} ms`
-            ]
-          })
-        )
+    // A call that is merged is at work from its first request to its answer.
+    each(askersOf(o), (asker) => {
+      if (asker.startedAt === Infinity || asker.turn.answers === undefined) return undefined
+      return o.runs.filter((run) =>
+        run.access === "write" && run.tenant === asker.tenant && run.turn !== "" &&
+        run.startedAt < asker.endedAt && asker.startedAt < (run.endedAt ?? Infinity)
+      ).flatMap((run) => {
+        const key = meet(stepsOf(asker.reach), reachOf(o, run))
+        return key === undefined ? [] : [
+          `R12: turn ${asker.index}, call ${asker.position}, which is merged, and ${named(o, run)} conflict on ${
+            JSON.stringify(key)
+          }, and were at work at the same time at ${Math.max(asker.startedAt, run.startedAt)} ms`
+        ]
+      })
     })
   )
 

@@ -10,6 +10,7 @@ import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
+import * as Coalescer from "../../Coalescer.ts"
 import * as Handler from "../../Handler.ts"
 import * as ToolPolicy from "../../ToolPolicy.ts"
 import * as TurnContext from "../../TurnContext.ts"
@@ -90,7 +91,8 @@ export const observe = (
   for (const tool of Object.values(toolkit.tools)) {
     const key = Context.Service<any, Tool.Handler<string>>(tool.id)
     const own = Context.getOrUndefined(services, key)
-    if (own === undefined) continue
+    // What does nothing but ask a coalescer is looked at where its requests are sent.
+    if (own === undefined || Coalescer.HandlerMark in own.handler) continue
     around = Context.add(around, key, {
       ...own,
       handler: watched(world, tool, own.handler as AnyHandler, delayOf, onChange) as typeof own.handler
