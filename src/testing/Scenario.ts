@@ -37,8 +37,8 @@
  * - `placeholders`: `"detect"` (default), `"off"`, or `{literal: [names of arguments]}`.
  * - `batch`: `{into, windowMs?, maxSize?}`: its calls are merged into requests to the list that the tool `into` stands for, whose behaviour
  *   has to be `items`. A request has at most `maxSize` keys (default 10), of one tenant; a key is the arguments of a call, and so is its
- *   item. It takes one permit of the backend of `into`, or else of the tool that is merged, and may run for the `timeoutMs` of `into`. Such a tool has
- *   no behaviour of its own. All tools of one list say the same `windowMs` (default 5) and `maxSize`.
+ *   item. It takes one permit of the backend of `into`, or else of the tool that is merged, and may run for the `timeoutMs` of `into`. Such a tool is a
+ *   read, and has no behaviour of its own. All tools of one list say the same `windowMs` (default 5) and `maxSize`.
  * - `behaviour`: one, or a list: the n-th execution takes the n-th, the last one repeats. Where any of the list has a
  *   `when`, the first that fits the arguments is taken, one without `when` fits always, and where none fits the tool
  *   answers `ok`.

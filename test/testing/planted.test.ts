@@ -2,8 +2,7 @@
  * Faults of concurrency, planted in a copy of the library one at a time: the kit has to find each of them, make it small, and repeat
  * it. The same programs pass on the library as it is.
  */
-import { afterAll, assert, describe, it } from "@effect/vitest"
-import type * as Library from "effect-turn"
+import { assert, describe, it } from "@effect/vitest"
 import type * as Kit from "effect-turn/testing"
 import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
@@ -12,44 +11,7 @@ import * as Fiber from "effect/Fiber"
 import { pipe } from "effect/Function"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
-import * as fs from "node:fs"
-import * as path from "node:path"
-import { pathToFileURL } from "node:url"
-
-const root = path.join(import.meta.dirname, "../..")
-
-/** One change of a text of the library: what stands there, and what is put in its place. */
-interface Change {
-  readonly file: string
-  readonly from: string
-  readonly to: string
-}
-
-interface Copy {
-  readonly library: typeof Library
-  readonly kit: typeof Kit
-}
-
-const copies: Array<string> = []
-afterAll(() => {
-  for (const copy of copies) fs.rmSync(copy, { recursive: true, force: true })
-})
-
-/** A copy of the library with some changes. It lies inside the repository, where its packages are found. */
-const plant = (changes: ReadonlyArray<Change>): Effect.Effect<Copy> =>
-  Effect.promise(async () => {
-    const copy = fs.mkdtempSync(path.join(root, ".planted-"))
-    copies.push(copy)
-    fs.cpSync(path.join(root, "src"), path.join(copy, "src"), { recursive: true })
-    for (const { file, from, to } of changes) {
-      const at = path.join(copy, "src", file)
-      const text = fs.readFileSync(at, "utf8")
-      assert.strictEqual(text.split(from).length, 2, `${file} has to have this once: ${from}`)
-      fs.writeFileSync(at, text.replace(from, () => to))
-    }
-    const load = (file: string) => import(/* @vite-ignore */ pathToFileURL(path.join(copy, "src", file)).href)
-    return { library: await load("index.ts"), kit: await load("testing/index.ts") }
-  })
+import { type Change, type Copy, plant } from "../utils/plant.ts"
 
 const Room = Schema.Struct({ room: Schema.String })
 

@@ -216,6 +216,11 @@ describe("files that are no scenarios", () => {
       'tools["the look"].batch.into: expected a tool whose behaviour is items, got "looks"'
     ],
     [
+      "a write that is merged",
+      { ...base, tools: { look: { batch: { into: "looks" } }, looks: { behaviour: { type: "items" } } } },
+      'tools.look.access: expected "read", for its calls are merged, got "write"'
+    ],
+    [
       "lists that are of two sizes",
       {
         ...base,

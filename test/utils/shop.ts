@@ -1,6 +1,4 @@
 /** Two tenants that look things up in turns and by themselves, through one coalescer on one backend, and what has to hold of that. */
-import type * as Library from "effect-turn"
-import type * as Kit from "effect-turn/testing"
 import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
 import * as Effect from "effect/Effect"
@@ -9,11 +7,7 @@ import * as Fiber from "effect/Fiber"
 import { pipe } from "effect/Function"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
-
-export interface Copy {
-  readonly library: typeof Library
-  readonly kit: typeof Kit
-}
+import type { Copy } from "./plant.ts"
 
 const Sku = Schema.Struct({ sku: Schema.String })
 const Stock = Schema.Struct({ sku: Schema.String, of: Schema.String })

@@ -630,7 +630,7 @@ export const workConserving = (o: Observation): Judged => {
     Array.from(outer).some((one) =>
       one.tenant === tenant && one.startedAt <= moment && (one.endedAt ?? Infinity) > moment
     )
-  return each(o.runs, (run) => {
+  const runs = each(o.runs, (run) => {
     const turn = turnOf(run)
     if (turn === undefined || o.tools.get(run.tool)?.asks === true) return undefined
     // A retry waits for its pause, and a write with a key for whoever has the key, and for its store.
@@ -673,6 +673,33 @@ export const workConserving = (o: Observation): Judged => {
       `R12: ${
         named(o, run)
       } could have run from ${ready} ms on, nothing kept it at ${idle} ms, and it began at ${run.startedAt} ms`
+    ]
+  })
+  return together(runs, mergedWait(o, all))
+}
+
+/** Calls that are merged wait for nothing when nothing at all is at work. */
+const mergedWait = (o: Observation, all: ReadonlyArray<FakeTool.Run>): Judged => {
+  // What is asked of humans and of stores takes its time unseen, and so do pauses and rates.
+  const unseen = Array.from(o.tools.values()).some(({ asks, backend, idempotency }) =>
+    asks || idempotency !== undefined || (backend !== undefined && o.backends.get(backend)?.rate !== undefined)
+  )
+  if (unseen || o.crashes !== undefined && o.crashes.length > 0) return { judged: 0, problems: [] }
+  const retried = o.turns.some(({ events = [] }) => events.some(({ event }) => event._tag === "CallRetried"))
+  if (retried) return { judged: 0, problems: [] }
+  const busy = all.map(({ endedAt, startedAt }) => [startedAt, endedAt ?? Infinity] as const).sort(([a], [b]) => a - b)
+  return each(askersOf(o), ({ endedAt, index, position, startedAt, turn }) => {
+    if (turn.answers === undefined || turn.answeredAt === undefined) return undefined
+    const until = Math.min(startedAt, endedAt)
+    let idle = turn.startedAt
+    for (const [from, to] of busy) {
+      if (from > idle) break
+      idle = Math.max(idle, to)
+    }
+    return idle >= until ? [] : [
+      `R12: turn ${index}, call ${position}, which is merged, could have asked: nothing was at work from ${idle} ms to ${
+        Math.min(until, ...busy.flatMap(([from]) => from > idle ? [from] : []))
+      } ms`
     ]
   })
 }

@@ -373,6 +373,13 @@ const ruleProblems = (scenario: Scenario): ReadonlyArray<string> => {
     } else if (behavioursOf(into).some((behaviour) => behaviour.type !== "items")) {
       problems.push(`${where}: expected a tool whose behaviour is items, got ${JSON.stringify(tool.batch.into)}`)
     }
+    if (tool.access !== "read") {
+      problems.push(
+        `${pathText(["tools", name, "access"])}: expected "read", for its calls are merged, got ${
+          TurnError.show(tool.access ?? "write")
+        }`
+      )
+    }
     const [first, twin] = Object.entries(scenario.tools).find(([_, one]) => one.batch?.into === tool.batch?.into)!
     for (const limit of ["windowMs", "maxSize"] as const) {
       const [own, other] = [tool.batch[limit], twin.batch?.[limit]]

@@ -295,7 +295,9 @@ export const stage = (
   for (const [name, said] of Object.entries(scenario.tools)) {
     const plain = toolOf(name, said, backends)
     const coalescer = said.batch === undefined ? undefined : coalescers.get(said.batch.into)
-    const tool = coalescer === undefined ? plain : Coalescer.through(coalescer, (args) => args)(plain) as Tool.Any
+    const tool: Tool.Any = coalescer === undefined
+      ? plain
+      : Coalescer.through(coalescer, (args) => args)(plain as Tool.Any & ToolPolicy.Retryable)
     tools.push(tool)
     Object.defineProperty(handlers, name, {
       value: coalescer === undefined ? handlerOf(tool, said) : Coalescer.handler(tool as any),
