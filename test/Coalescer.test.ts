@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Backend, Coalescer, TurnContext, TurnError } from "effect-turn"
+import { Backend, Coalescer, ToolPolicy, TurnContext, TurnError } from "effect-turn"
 import * as AiError from "effect/ai/AiError"
 import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
@@ -658,6 +658,7 @@ describe("tools outside of turns", () => {
       success: Schema.String,
       failure: Schema.String
     }),
+    ToolPolicy.read(),
     Coalescer.through(coalescer, ({ id }) => id)
   )
   it.effect("a handler loads like anybody else, and its errors are effect/ai's", () =>

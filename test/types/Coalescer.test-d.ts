@@ -1,4 +1,4 @@
-import { Backend, Coalescer, Turn, TurnContext } from "effect-turn"
+import { Backend, Coalescer, ToolPolicy, Turn, TurnContext } from "effect-turn"
 import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
 import * as Effect from "effect/Effect"
@@ -24,10 +24,11 @@ const orders = Coalescer.make({
   lookup: (ids: ReadonlyArray<string>) => Effect.succeed(ids.map((id): Order => ({ id, euros: 1 })))
 })
 
-const Get = Tool.make("get", {
+const Unsaid = Tool.make("get", {
   parameters: Schema.Struct({ id: Schema.String }),
   success: Schema.Struct({ id: Schema.String, euros: Schema.Finite })
 })
+const Get = pipe(Unsaid, ToolPolicy.read())
 
 describe("make", () => {
   it("a load needs the tenant and the backend", () => {
@@ -92,18 +93,29 @@ describe("through", () => {
     pipe(Get, Coalescer.through(orders, ({ id }) => id.length))
     // @ts-expect-error: there is no orderId
     pipe(Get, Coalescer.through(orders, ({ orderId }) => orderId))
-    const Text = Tool.make("text", { parameters: Schema.Struct({ id: Schema.String }), success: Schema.String })
+    const text = { parameters: Schema.Struct({ id: Schema.String }), success: Schema.String }
+    const Text = pipe(Tool.make("text", text), ToolPolicy.read())
     // @ts-expect-error: an order is no text
     pipe(Text, Coalescer.through(orders, ({ id }) => id))
     const failing = Coalescer.make<string, Order, "gone">({ name: "orders", lookup: () => Effect.succeed([]) })
     // @ts-expect-error: the tool does not fail
     pipe(Get, Coalescer.through(failing, ({ id }) => id))
-    const Failing = Tool.make("get", {
-      parameters: Schema.Struct({ id: Schema.String }),
-      success: Schema.Struct({ id: Schema.String, euros: Schema.Finite }),
-      failure: Schema.Literal("gone")
-    })
+    const Failing = pipe(
+      Tool.make("get", {
+        parameters: Schema.Struct({ id: Schema.String }),
+        success: Schema.Struct({ id: Schema.String, euros: Schema.Finite }),
+        failure: Schema.Literal("gone")
+      }),
+      ToolPolicy.read()
+    )
     pipe(Failing, Coalescer.through(failing, ({ id }) => id))
+  })
+})
+
+describe("what may be cut short", () => {
+  it("a tool that has not said that it reads does not compile", () => {
+    // @ts-expect-error: a request may be cut short, and a write may not
+    pipe(Unsaid, Coalescer.through(orders, () => "a"))
   })
 })
 
