@@ -28,6 +28,9 @@ export * as Approval from "./Approval.ts"
 export * as Backend from "./Backend.ts"
 
 /** @since 0.1.0 */
+export * as BatchTool from "./BatchTool.ts"
+
+/** @since 0.1.0 */
 export * as Coalescer from "./Coalescer.ts"
 
 /** @since 0.1.0 */

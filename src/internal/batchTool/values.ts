@@ -1,0 +1,83 @@
+/** What of a found item is shown: the members that were asked for, and texts no longer than may be. */
+import * as Schema from "effect/Schema"
+import * as TurnError from "../../TurnError.ts"
+
+const isPlain = (value: unknown): value is Record<string, unknown> => {
+  if (typeof value !== "object" || value === null) return false
+  const prototype: unknown = Object.getPrototypeOf(value)
+  return prototype === Object.prototype || prototype === null
+}
+
+/** An own member, whatever its name. */
+export const put = <A>(into: Record<string, A>, name: string, value: A): void => {
+  Object.defineProperty(into, name, { value, enumerable: true, writable: true, configurable: true })
+}
+
+/** The fields of a request: those that exist, and the others. Undefined: nothing was asked for. */
+export const fieldsOf = (
+  asked: unknown,
+  known: ReadonlyArray<string>
+): { readonly take: ReadonlyArray<string> | undefined; readonly unknown: ReadonlyArray<string> } => {
+  const names = asked === undefined || asked === null ? [] : Array.isArray(asked) ? asked : [asked]
+  const take = known.filter((name) => names.includes(name))
+  const unknown = names.filter((name) => !known.includes(name as string))
+    .map((name) => TurnError.show(name))
+  return { take: take.length === 0 ? undefined : take, unknown }
+}
+
+export const project = (value: unknown, take: ReadonlyArray<string>): unknown => {
+  const taken: Record<string, unknown> = {}
+  for (const name of take) {
+    if (Object.hasOwn(value as object, name)) put(taken, name, (value as Record<string, unknown>)[name])
+  }
+  return taken
+}
+
+const graphemes = new Intl.Segmenter(undefined, { granularity: "grapheme" })
+
+/** The text up to a border between characters as people see them, and how much is gone. */
+const cut = (text: string, longest: number): string => {
+  const end = graphemes.segment(text.slice(0, longest + 2)).containing(longest)?.index ?? longest
+  return `${text.slice(0, end)}…[${text.length - end} more characters]`
+}
+
+/**
+ * Makes long texts shorter wherever they stand in plain data. A text that its schema takes only whole (a literal, a pattern) stays as
+ * it is: what is shown has to be a result of the tool.
+ */
+export const shortener = (schema: Schema.Codec<any, any>, longest: number): (value: unknown) => unknown => {
+  const fits = Schema.is(schema)
+  return (value) => {
+    let texts = 0
+    const all = shortened(value, longest, () => ++texts > 0)
+    if (all === value || fits(all)) return all
+    // Some may not be cut: each is tried by itself.
+    const may = new Set<number>()
+    let result = value
+    for (let i = 0; i < texts; i++) {
+      may.add(i)
+      let at = 0
+      const next = shortened(value, longest, () => may.has(at++))
+      if (fits(next)) result = next
+      else may.delete(i)
+    }
+    return result
+  }
+}
+
+const shortened = (value: unknown, longest: number, may: () => boolean): unknown => {
+  if (typeof value === "string") return value.length > longest && may() ? cut(value, longest) : value
+  if (Array.isArray(value)) {
+    const items = value.map((item) => shortened(item, longest, may))
+    return items.every((item, i) => item === value[i]) ? value : items
+  }
+  if (!isPlain(value)) return value
+  let changed: Record<string, unknown> | undefined
+  for (const name of Object.keys(value)) {
+    const inner = shortened(value[name], longest, may)
+    if (inner === value[name]) continue
+    changed ??= { ...value }
+    put(changed, name, inner)
+  }
+  return changed ?? value
+}

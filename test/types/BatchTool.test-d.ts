@@ -1,0 +1,127 @@
+import { Backend, BatchTool, type Coalescer, type ToolPolicy, type TurnContext } from "effect-turn"
+import type * as Tool from "effect/ai/Tool"
+import * as Toolkit from "effect/ai/Toolkit"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Schema from "effect/Schema"
+import { describe, expectTypeOf, it } from "vitest"
+
+class Hotels extends Backend.Service<Hotels>()("app/Hotels") {}
+class Crm extends Backend.TenantService<Crm>()("app/Crm") {}
+class Db extends Context.Service<Db, { readonly find: (id: string) => string }>()("app/Db") {}
+
+const Order = Schema.Struct({ id: Schema.String, total: Schema.FiniteFromString })
+type Order = typeof Order.Type
+const Gone = Schema.Struct({ gone: Schema.Boolean })
+
+describe("make", () => {
+  const orders = BatchTool.make("get_orders", {
+    description: "…",
+    item: Schema.String,
+    success: Order,
+    failure: Gone,
+    failures: { transient: ({ gone }) => !gone },
+    lookup: (ids, { tenant }) => {
+      expectTypeOf(ids).toEqualTypeOf<readonly [string, ...Array<string>]>()
+      expectTypeOf(tenant).toEqualTypeOf<string>()
+      return Effect.map(Db, () => new Map<string, Order>())
+    },
+    resources: (id) => [id],
+    single: { name: "get_order" }
+  })
+
+  it("the result is typed, item by item", () => {
+    type Result = Tool.Success<typeof orders.tool>
+    expectTypeOf<Result>().toEqualTypeOf<
+      BatchTool.Result<BatchTool.Found<Order> | BatchTool.NotFound<{ readonly gone: boolean }>>
+    >()
+    const check = (result: Result) => {
+      const one = result.results["O-1"]
+      if (one?.status === "ok") expectTypeOf(one.value).toEqualTypeOf<Order>()
+      else if (one !== undefined) {
+        expectTypeOf(one.status).toEqualTypeOf<"not_found" | "invalid" | "error" | "timeout">()
+        expectTypeOf(one.failure).toEqualTypeOf<{ readonly gone: boolean } | undefined>()
+      }
+    }
+    expectTypeOf(check).toBeFunction()
+    expectTypeOf<Tool.Failure<typeof orders.tool>>().toEqualTypeOf<BatchTool.Empty>()
+    expectTypeOf<Tool.Success<typeof orders.single>>().toEqualTypeOf<Order>()
+    expectTypeOf<Tool.Failure<typeof orders.single>>().toEqualTypeOf<
+      BatchTool.SingleFailure<{ readonly gone: boolean }>
+    >()
+    expectTypeOf<Tool.Parameters<typeof orders.single>>().toEqualTypeOf<{ readonly item: string }>()
+  })
+
+  it("what the lookup needs, and the tenant, are requirements of both tools", () => {
+    expectTypeOf<Tool.Requirements<typeof orders.tool>>().toEqualTypeOf<Db | TurnContext.Tenant>()
+    expectTypeOf<Tool.Requirements<typeof orders.single>>().toEqualTypeOf<Db | TurnContext.Tenant>()
+    expectTypeOf(orders.coalescer).toEqualTypeOf<
+      Coalescer.Coalescer<string, Order, { readonly gone: boolean }, Db | TurnContext.Tenant>
+    >()
+    expectTypeOf(orders.tool).toExtend<ToolPolicy.Retryable>()
+  })
+
+  it("a backend is one too", () => {
+    const plain = { description: "…", item: Schema.String, success: Schema.String, lookup: () => Effect.succeed([]) }
+    const hotels = BatchTool.make("hotels", { ...plain, backend: Hotels })
+    expectTypeOf<Tool.Requirements<typeof hotels.tool>>().toEqualTypeOf<Hotels | TurnContext.Tenant>()
+    const crm = BatchTool.make("crm", { ...plain, backend: Crm })
+    expectTypeOf<Tool.Requirements<typeof crm.tool>>().toEqualTypeOf<Crm | TurnContext.Tenant>()
+    expectTypeOf(hotels.single).toEqualTypeOf<undefined>()
+  })
+
+  it("the handlers fit the toolkit, by name", () => {
+    const toolkit = Toolkit.make(orders.tool, orders.single)
+    expectTypeOf(orders.handlers).toExtend<Parameters<typeof toolkit.of>[0]>()
+    expectTypeOf(orders.handlers).toHaveProperty("get_orders")
+    expectTypeOf(orders.handlers).toHaveProperty("get_order")
+  })
+
+  it("fields make the members of a value optional, and need a struct", () => {
+    const some = BatchTool.make("some", {
+      description: "…",
+      item: Schema.String,
+      success: Order,
+      lookup: () => Effect.succeed([]),
+      fields: true
+    })
+    type One = Tool.Success<typeof some.tool>["results"][string]
+    expectTypeOf<Extract<One, { readonly status: "ok" }>["value"]>().toEqualTypeOf<
+      { readonly id?: string; readonly total?: number }
+    >()
+    BatchTool.make("text", {
+      description: "…",
+      item: Schema.String,
+      success: Schema.String,
+      lookup: () => Effect.succeed([]),
+      // @ts-expect-error - a text has no fields
+      fields: true
+    })
+  })
+
+  it("items that are objects need a key; texts and numbers do not", () => {
+    const item = Schema.Struct({ row: Schema.FiniteFromString })
+    const rest = { description: "…", success: Schema.String, lookup: () => Effect.succeed([]) }
+    BatchTool.make("seats", {
+      ...rest,
+      item,
+      key: (raw) => {
+        expectTypeOf(raw).toEqualTypeOf<{ readonly row: string }>()
+        return raw.row
+      }
+    })
+    BatchTool.make("numbers", { ...rest, item: Schema.Finite })
+    // @ts-expect-error - the key is missing
+    BatchTool.make("seats", { ...rest, item })
+  })
+
+  it("an answer of other items does not compile", () => {
+    BatchTool.make("orders", {
+      description: "…",
+      item: Schema.String,
+      success: Order,
+      // @ts-expect-error - a text is no order
+      lookup: (ids) => Effect.succeed(ids)
+    })
+  })
+})
