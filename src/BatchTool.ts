@@ -9,6 +9,7 @@
  */
 import type * as Tool from "effect/ai/Tool"
 import type * as Arr from "effect/Array"
+import type * as Duration from "effect/Duration"
 import type * as Effect from "effect/Effect"
 import type * as Metric from "effect/Metric"
 import type * as Schema from "effect/Schema"
@@ -206,7 +207,7 @@ export interface Options<
   readonly cap?: number | undefined
   readonly chunk?: number | undefined
   readonly chunkTimeout?: ToolPolicy.Limit | undefined
-  readonly window?: ToolPolicy.Limit | undefined
+  readonly window?: Duration.Input | undefined
   readonly backend?: ToolPolicy.BackendKey<Self, Backend.Backend, Requirements> | undefined
   readonly fields?: (Success extends { readonly fields: Schema.Struct.Fields } ? Fields : false) | undefined
   readonly text?: number | undefined

@@ -522,11 +522,38 @@ describe("R26: the twin", () => {
           ? Effect.succeed([Coalescer.failed({ message: "not today", passing: true })])
           : Effect.succeed([undefined]), { chunk: 1 })
       const outcomes = yield* run({ item: "none" }, { item: "down" }, { item: "late" }, { item: "own" })
-      assert.deepStrictEqual(words(outcomes), ["error/failed", "error/failed", "error/failed", "error/failed"])
+      assert.deepStrictEqual(words(outcomes), ["error/not_found", "error/failed", "error/failed", "error/failed"])
       const failures = outcomes.map((outcome) => (outcome as any).failure)
-      assert.deepStrictEqual(failures.map(({ code }) => code), ["NOT_FOUND", "ERROR", "TIMEOUT", "ERROR"])
+      assert.deepStrictEqual(failures.slice(1).map(({ code }) => code), ["ERROR", "TIMEOUT", "ERROR"])
       assert.deepStrictEqual(outcomes.map(({ retryable }) => retryable), [false, true, true, true])
       assert.deepStrictEqual(failures[3].failure, { message: "not today", passing: true })
+    }))
+
+  it.effect("outside of turns its failure says what became of its item", () =>
+    Effect.gen(function*() {
+      const { orders } = desk()
+      const failure = yield* drive(Effect.flip(orders.handlers.get_order({ item: "O-1?" }))).pipe(
+        Effect.provideService(TurnContext.Tenant, "t")
+      )
+      assert.deepStrictEqual(failure, {
+        code: "NOT_FOUND",
+        message: 'get_orders: there is nothing for "O-1?"',
+        retryable: false
+      })
+    }))
+
+  it.effect("in a turn its calls and those of the list share requests, at once", () =>
+    Effect.gen(function*() {
+      const { requests, run } = desk()
+      const outcomes = yield* run(
+        ...ids(8).map((item) => ({ item })),
+        { items: ["O-7", "O-8", "O-9", "O-10", "", "O-11"] },
+        { item: "O-11" }
+      )
+      assert.deepStrictEqual(words(outcomes), outcomes.map(() => "ok"))
+      assert.deepStrictEqual(requests, [ids(10), ["O-10", "O-11"]])
+      assert.deepStrictEqual(resultOf(outcomes[8]!).summary, { requested: 6, ok: 5, other: 1, deferred: 0 })
+      assert.deepStrictEqual((outcomes[9] as any).result, orderOf("O-11"))
     }))
 
   it.effect("null is held as a placeholder, and an item that its schema refuses is invalid", () =>

@@ -87,6 +87,10 @@ const problemOf = (exit: Found | undefined, own: (error: unknown) => Problem): P
     : own(error)
 }
 
+const isMissing = (exit: Found | undefined): exit is Exit.Failure<unknown, unknown> =>
+  exit !== undefined && Exit.isFailure(exit) &&
+  exit.cause.reasons.some((reason) => reason._tag === "Fail" && reason.error instanceof Coalescer.ItemNotFound)
+
 /** An item's own failure, as far as it is declared. */
 export const failureMember = (failure: Schema.Codec<any, any> | undefined) =>
   failure === undefined ? undefined : { failure: Schema.optionalKey(failure) }
@@ -242,7 +246,11 @@ export const makeBatchTool = (name: string, options: any): any => {
     {
       coalescer,
       wants: (params) => [params.item],
-      answer: (params, found) => answerOne(found.get(keyText(params.item)))
+      answer: (params, found) => {
+        const exit = found.get(keyText(params.item))
+        // A turn has a word of its own for that.
+        return isMissing(exit) ? exit : answerOne(exit)
+      }
     },
     limits.singleTimeout,
     resources === undefined ? undefined : (params: any) => resources(params.item),
