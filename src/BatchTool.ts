@@ -15,7 +15,9 @@ import type * as Metric from "effect/Metric"
 import type * as Schema from "effect/Schema"
 import type * as Backend from "./Backend.ts"
 import type * as Coalescer from "./Coalescer.ts"
+import type * as IdempotencyStore from "./IdempotencyStore.ts"
 import { deferred as counter, makeBatchTool } from "./internal/batchTool/make.ts"
+import { makeWriteTool } from "./internal/batchTool/write.ts"
 import type * as ToolPolicy from "./ToolPolicy.ts"
 import type * as TurnContext from "./TurnContext.ts"
 
@@ -358,6 +360,245 @@ export const make: <
   Fields,
   R | Self | Requirements | TurnContext.Tenant
 > = makeBatchTool
+
+/**
+ * An item that is to be applied, with its id and, where the tool has them, its idempotency key.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface ToApply<Item> {
+  readonly id: string
+  readonly item: Item
+  readonly idempotencyKey: string | undefined
+}
+
+/**
+ * An item that was applied: by this call, or before (`replayed`), with the recorded result.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface Applied<Value> {
+  readonly status: "ok"
+  readonly value: Value
+  readonly effect: "applied"
+  readonly replayed?: true
+}
+
+/**
+ * An item that did not succeed, and what it may have done all the same.
+ *
+ * **Details**
+ *
+ * - `not_applied`: it was not sent, for the call was stopped, the backend turned its request away, its key could not be reserved, or
+ *   something before it did not succeed where the order counts. It may be sent again.
+ * - `in_doubt`: an earlier run may have applied it, and its record does not know.
+ * - `key_reused`: its idempotency key stands for another item.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface NotApplied<Failure> {
+  readonly status: "invalid" | "not_applied" | "error" | "timeout" | "in_doubt" | "key_reused"
+  readonly effect: "none" | "applied" | "unknown"
+  readonly message: string
+  readonly retryable: boolean
+  readonly failure?: Failure
+}
+
+/**
+ * Whether a human is asked before a list is applied: never, always, or when the items that are in order say so. A list without such items
+ * applies nothing, and asks nobody.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export type Approval<Item> =
+  | "never"
+  | "always"
+  | ((items: Arr.NonEmptyReadonlyArray<Item>) => boolean | Effect.Effect<boolean>)
+
+/**
+ * A destructive tool has to say whether it needs approval.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export type ApprovalOption<Item> =
+  | { readonly destructive?: false | undefined; readonly approval?: Approval<Item> | undefined }
+  | { readonly destructive: true; readonly approval: Approval<Item> }
+
+/**
+ * How a list is written.
+ *
+ * **Details**
+ *
+ * `description`, `item`, `key`, `normalise`, `success`, `failure`, `itemKey`, `cap`, `chunk` and `backend` are as in {@link Options}.
+ *
+ * - `apply` gets a chunk of items, each once, and tells what became of each. An item that it says nothing of may have been applied.
+ * - `failures.noEffect` says which of an item's own failures changed nothing; default: none of them. `failures.transient` says which are
+ *   worth trying again; default: none.
+ * - `resources`: the resource keys of an item, as in `ToolPolicy.write`; a call writes those of all its good items. Absent: unknown reach.
+ * - `ordered`: one chunk after the other, in the model's order, and nothing is sent after the first item that did not succeed. What stands
+ *   with it in one chunk has been sent together. Default: chunks go side by side.
+ * - `chunkTimeout`: how long a request may run whose backend honours keys (`forward`). Any other is never cut short once it is sent: for
+ *   those it is what the clock of the tool is made of. Default 2 seconds.
+ * - `destructive` and `approval`: a human is shown the whole list, in the arguments of the call. Default: nobody is asked.
+ * - `idempotency`: `key` names the write of an item, from the item. `forward`: the backend honours the key. `record`: our own record alone
+ *   guards it, and the `IdempotencyStore` becomes a requirement; with `forward` it is used where there is one. `scope` is as in
+ *   `ToolPolicy.forward`.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface WriteOptions<
+  Item extends Plain,
+  Success extends Plain,
+  Failure extends Plain,
+  Mode extends "forward" | "record",
+  EX,
+  R,
+  Self,
+  Requirements
+> {
+  readonly description: string
+  readonly item: Item
+  readonly normalise?: ((raw: unknown) => unknown) | undefined
+  readonly success: Success
+  readonly failure?: Failure | undefined
+  readonly failures?: Pick<ToolPolicy.Failures<Failure["Type"]>, "noEffect" | "transient"> | undefined
+  readonly apply: (
+    items: Arr.NonEmptyReadonlyArray<ToApply<Item["Type"]>>,
+    request: Coalescer.Request
+  ) => Effect.Effect<Coalescer.Answer<Item["Type"] | string, Success["Type"], Failure["Type"]>, EX, R>
+  readonly itemKey?: ((applied: Success["Type"]) => Item["Type"] | string) | undefined
+  readonly resources?: ((item: Item["Type"]) => ReadonlyArray<string>) | undefined
+  readonly ordered?: boolean | undefined
+  readonly cap?: number | undefined
+  readonly chunk?: number | undefined
+  readonly chunkTimeout?: ToolPolicy.Limit | undefined
+  readonly backend?: ToolPolicy.BackendKey<Self, Backend.Backend, Requirements> | undefined
+  readonly idempotency?: {
+    readonly mode: Mode
+    readonly key: (item: Item["Type"]) => string
+    readonly scope?: "conversation" | "tenant" | undefined
+  } | undefined
+}
+
+/**
+ * A tool that writes a list, and its handler.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface BatchWrite<Name extends string, Success extends Plain, Failure extends Plain, R> {
+  readonly tool: Tool.Tool<Name, {
+    readonly parameters: Schema.Codec<Pick<Parameters, "items">, unknown>
+    readonly success: Schema.Codec<Result<Applied<Success["Type"]> | NotApplied<Failure["Type"]>>, unknown>
+    readonly failure: Schema.Codec<Empty>
+    readonly failureMode: "return"
+  }, R>
+  /** To be given to the toolkit. */
+  readonly handlers: {
+    readonly [K in Name]: (
+      params: Pick<Parameters, "items">
+    ) => Effect.Effect<Result<Applied<Success["Type"]> | NotApplied<Failure["Type"]>>, Empty, R>
+  }
+}
+
+/**
+ * Makes a tool that writes a list.
+ *
+ * **Details**
+ *
+ * A list is taken as by {@link make}; two items of one id that differ are both `invalid`, since nobody can tell which is meant. Each chunk is
+ * a request, under a permit of its own. What became of each item is told with its effect, and a call succeeds also where no item does.
+ *
+ * With `idempotency` a key is reserved for each item before it is sent, and what became of it is written down before it is told. A retry
+ * after a partial failure then sends only what is missing: what was applied is answered from the record.
+ *
+ * **Interruption**: a request that was sent is awaited, but where its backend honours keys. What was not sent is `not_applied`.
+ *
+ * There is no twin for one item: a list of one is that, and two tools for one write are two ways to do it twice.
+ *
+ * **Example** (Half of a list is applied, and the retry sends the rest)
+ *
+ * ```ts import.meta.vitest
+ * import { Effect, Schema } from "effect"
+ * import { BatchTool, Coalescer, IdempotencyStore, ToolCall, Turn, TurnContext } from "effect-turn"
+ * import { Toolkit } from "effect/ai"
+ *
+ * const sent: Array<string> = []
+ * const Refunds = BatchTool.write("refund", {
+ *   description: "Pays orders back.",
+ *   item: Schema.String,
+ *   success: Schema.String,
+ *   failure: Schema.Struct({ message: Schema.String }),
+ *   failures: { noEffect: () => true, transient: () => true },
+ *   apply: (orders) =>
+ *     Effect.sync(() =>
+ *       orders.map(({ item }) => {
+ *         sent.push(item)
+ *         return item === "O-2" && sent.length === 2 ? Coalescer.failed({ message: "locked" }) : `receipt of ${item}`
+ *       })
+ *     ),
+ *   resources: (order) => [`order:${order}`],
+ *   destructive: true,
+ *   approval: (orders) => orders.length > 10,
+ *   idempotency: { mode: "record", key: (order) => `refund:${order}` }
+ * })
+ * const toolkit = Toolkit.make(Refunds.tool)
+ * const refund = (id: string) => ToolCall.make(id, "refund", { items: ["O-1", "O-2"] })
+ *
+ * const outcomes = await Effect.gen(function*() {
+ *   const first = yield* Turn.run(toolkit, [refund("c1")])
+ *   return [...first, ...(yield* Turn.run(toolkit, [refund("c2")]))]
+ * }).pipe(
+ *   Effect.provide([toolkit.toLayer(Refunds.handlers), Turn.layer(), IdempotencyStore.layerMemory]),
+ *   Effect.provide(TurnContext.make({ tenant: "north" })),
+ *   Effect.runPromise
+ * )
+ * const statuses = outcomes.map((outcome) => outcome.status === "ok" ? outcome.result.status : "") // => ["partial", "ok"]
+ * const all = sent.join() // => "O-1,O-2,O-2"
+ * ```
+ *
+ * @category constructors
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const write: <
+  const Name extends string,
+  Item extends Plain,
+  Success extends Plain,
+  Failure extends Plain = Schema.Never,
+  Mode extends "forward" | "record" = never,
+  EX = never,
+  R = never,
+  Self = never,
+  Requirements = never
+>(
+  name: Name,
+  options:
+    & WriteOptions<Item, Success, Failure, Mode, EX, R, Self, Requirements>
+    & KeyOption<Item["Encoded"]>
+    & ApprovalOption<Item["Type"]>
+) => BatchWrite<
+  Name,
+  Success,
+  Failure,
+  | R
+  | Self
+  | Requirements
+  | ("record" extends Mode ? IdempotencyStore.IdempotencyStore | TurnContext.Tenant : never)
+> = makeWriteTool
 
 /**
  * Items of lists that were not asked for, by tool and reason (`cap`).

@@ -556,11 +556,17 @@ describe("R26: the twin", () => {
       assert.deepStrictEqual((outcomes[9] as any).result, orderOf("O-11"))
     }))
 
-  it.effect("null is held as a placeholder, and an item that its schema refuses is invalid", () =>
+  it.effect("null is held as a placeholder; what its schema refuses, and an empty text, are invalid", () =>
     Effect.gen(function*() {
-      const { run } = desk(table, { item: Schema.String.check(Schema.isStartingWith("O-")) })
-      const outcomes = yield* run({ item: null }, { item: "x" })
-      assert.deepStrictEqual(words(outcomes), ["deferred/placeholder", "error/invalid_arguments"])
+      const { requests, run } = desk(table, { normalise: (raw: any) => raw.trim() })
+      const outcomes = yield* run({ item: null }, { item: 4 }, { item: " " })
+      assert.deepStrictEqual(words(outcomes), [
+        "deferred/placeholder",
+        "error/invalid_arguments",
+        "error/invalid_arguments"
+      ])
+      assert.match((outcomes[2] as any).message, /item: it is an empty text/)
+      assert.deepStrictEqual(requests, [])
     }))
 })
 

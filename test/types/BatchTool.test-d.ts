@@ -1,4 +1,11 @@
-import { Backend, BatchTool, type Coalescer, type ToolPolicy, type TurnContext } from "effect-turn"
+import {
+  Backend,
+  BatchTool,
+  type Coalescer,
+  type IdempotencyStore,
+  type ToolPolicy,
+  type TurnContext
+} from "effect-turn"
 import type * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
 import * as Context from "effect/Context"
@@ -123,5 +130,68 @@ describe("make", () => {
       // @ts-expect-error - a text is no order
       lookup: (ids) => Effect.succeed(ids)
     })
+  })
+})
+
+describe("write", () => {
+  const plain = {
+    description: "…",
+    item: Schema.String,
+    success: Schema.FiniteFromString,
+    apply: (items: ReadonlyArray<BatchTool.ToApply<string>>) => Effect.succeed(items.map(() => 1))
+  }
+
+  it("the result is typed, and needs what applying it needs", () => {
+    const pay = BatchTool.write("pay", {
+      ...plain,
+      failure: Gone,
+      apply: (items, { tenant }) => {
+        expectTypeOf(items[0]).toEqualTypeOf<BatchTool.ToApply<string>>()
+        expectTypeOf(tenant).toEqualTypeOf<string>()
+        return Effect.map(Db, () => items.map(() => 1))
+      }
+    })
+    expectTypeOf<Tool.Success<typeof pay.tool>>().toEqualTypeOf<
+      BatchTool.Result<BatchTool.Applied<number> | BatchTool.NotApplied<{ readonly gone: boolean }>>
+    >()
+    expectTypeOf<Tool.Requirements<typeof pay.tool>>().toEqualTypeOf<Db>()
+    const toolkit = Toolkit.make(pay.tool)
+    expectTypeOf(pay.handlers).toExtend<Parameters<typeof toolkit.of>[0]>()
+    expectTypeOf(pay).not.toHaveProperty("single")
+  })
+
+  it("a record needs its store and the tenant; a key that the backend honours does not", () => {
+    const key = (id: string) => id
+    const record = BatchTool.write("pay", { ...plain, backend: Hotels, idempotency: { mode: "record", key } })
+    expectTypeOf<Tool.Requirements<typeof record.tool>>().toEqualTypeOf<
+      Hotels | IdempotencyStore.IdempotencyStore | TurnContext.Tenant
+    >()
+    const forward = BatchTool.write("pay", { ...plain, idempotency: { mode: "forward", key } })
+    expectTypeOf<Tool.Requirements<typeof forward.tool>>().toEqualTypeOf<never>()
+  })
+
+  it("a destructive one has to say whether it needs approval", () => {
+    BatchTool.write("drop", { ...plain, destructive: true, approval: "never" })
+    BatchTool.write("drop", { ...plain, destructive: true, approval: "always" })
+    BatchTool.write("drop", {
+      ...plain,
+      destructive: true,
+      approval: (ids) => {
+        expectTypeOf(ids).toEqualTypeOf<readonly [string, ...Array<string>]>()
+        return Effect.succeed(ids.length > 3)
+      }
+    })
+    BatchTool.write("keep", { ...plain, destructive: false })
+    // @ts-expect-error - the approval is missing
+    BatchTool.write("drop", { ...plain, destructive: true })
+    // @ts-expect-error - it has to be said, not left undefined
+    BatchTool.write("drop", { ...plain, destructive: true, approval: undefined })
+    // @ts-expect-error - it may be destructive
+    BatchTool.write("drop", { ...plain, destructive: true as boolean })
+  })
+
+  it("a tool that writes is not to be tried again by itself", () => {
+    const pay = BatchTool.write("pay", plain)
+    expectTypeOf(pay.tool).not.toExtend<ToolPolicy.Retryable>()
   })
 })

@@ -10,13 +10,13 @@ import * as SchemaIssue from "effect/SchemaIssue"
 import * as SchemaParser from "effect/SchemaParser"
 import * as TurnError from "../../TurnError.ts"
 
-/** An item under the cap. `item` is there where it is as its schema wants it, else `problem`. */
+/** An item under the cap, and where in the list it stands first. `item` is there where it is as its schema wants it, else `problem`. */
 type Asked =
-  | { readonly id: string; readonly item: unknown; readonly problem?: undefined }
-  | { readonly id: string; readonly problem: string }
+  | { readonly id: string; readonly position: number; readonly item: unknown; readonly problem?: undefined }
+  | { readonly id: string; readonly position: number; readonly problem: string }
 
 /** Something in the list that has no id. */
-export interface Invalid {
+interface Invalid {
   readonly position: number
   readonly message: string
   readonly retryable: boolean
@@ -57,7 +57,7 @@ export const normalised = (raw: unknown): unknown => typeof raw === "string" ? r
 const read = (reading: Reading, check: Check, raws: ReadonlyArray<unknown>): List => {
   const { cap, key = (raw: unknown) => raw, normalise = normalised, strict } = reading
   const invalid: Array<Invalid> = []
-  const byId = new Map<string, Array<unknown>>()
+  const byId = new Map<string, { readonly position: number; readonly raws: Array<unknown> }>()
   for (let position = 0; position < raws.length; position++) {
     let raw: unknown
     let id: string | undefined
@@ -70,24 +70,25 @@ const read = (reading: Reading, check: Check, raws: ReadonlyArray<unknown>): Lis
     if (id === undefined) invalid.push({ position, message: withoutId(raws[position]), retryable: true })
     else {
       const same = byId.get(id)
-      if (same === undefined) byId.set(id, [raw])
-      else same.push(raw)
+      if (same === undefined) byId.set(id, { position, raws: [raw] })
+      else same.raws.push(raw)
     }
   }
   const asked: Array<Asked> = []
   const items: Array<unknown> = []
   const deferred: Array<string> = []
-  for (const [id, raws] of byId) {
+  for (const [id, { position, raws }] of byId) {
     if (asked.length === cap) {
       deferred.push(id)
       continue
     }
-    const one = strict && raws.length > 1 && !raws.every((raw) => textOf(raw) === textOf(raws[0]))
+    const one: Asked = strict && raws.some((raw) => textOf(raw) !== textOf(raws[0]))
       ? {
         id,
+        position,
         problem: `${raws.length} items of the list have this id, and they differ: call again with the one that is meant`
       }
-      : checked(id, raws, check)
+      : { id, position, ...checked(raws, check) }
     asked.push(one)
     if (one.problem === undefined) items.push(one.item)
   }
@@ -95,14 +96,17 @@ const read = (reading: Reading, check: Check, raws: ReadonlyArray<unknown>): Lis
 }
 
 /** The first of the same id that is as it should be. */
-const checked = (id: string, raws: ReadonlyArray<unknown>, check: Check): Asked => {
+const checked = (
+  raws: ReadonlyArray<unknown>,
+  check: Check
+): { readonly item: unknown } | { readonly problem: string } => {
   let problem: string | undefined
   for (const raw of raws) {
     const found = check(raw)
-    if (Exit.isSuccess(found)) return { id, item: found.value }
+    if (Exit.isSuccess(found)) return { item: found.value }
     problem ??= problemOf(found)
   }
-  return { id, problem: problem! }
+  return { problem: problem! }
 }
 
 const idOf = (key: unknown): string | undefined => {

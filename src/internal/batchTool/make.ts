@@ -136,6 +136,13 @@ export const makeBatchTool = (name: string, options: any): any => {
   })
   const shorten = longestText === undefined ? undefined : shortener(value, longestText)
 
+  const fits = Schema.is(success as Schema.Codec<any, any>)
+  const misfit: Problem = {
+    status: "error",
+    message: "what was found for it is not as the tool says that it is",
+    retryable: false
+  }
+
   const ownOf = (error: unknown): Problem => ({
     status: "error",
     message: failureText(error),
@@ -165,6 +172,7 @@ export const makeBatchTool = (name: string, options: any): any => {
       (_, item) => {
         const exit = found.get(keyText(item))
         if (exit === undefined || Exit.isFailure(exit)) return problemOf(exit, ownOf)
+        if (!fits(exit.value)) return misfit
         const shown = take === undefined ? exit.value : project(exit.value, take)
         return { status: "ok", value: shorten === undefined ? shown : shorten(shown) }
       },

@@ -9,10 +9,14 @@ import * as SchemaGetter from "effect/SchemaGetter"
 
 type Compile = (schema: JsonSchema.JsonSchema) => JsonSchema.JsonSchema
 
-/** Takes anything, and looks in JSON Schema as said, with the JSON Schema of `item` to say it with. */
-const shownAs = (item: Schema.Codec<any, any>, compile: Compile): Schema.Codec<unknown, unknown> =>
+/** Takes anything that is not complained about, and looks in JSON Schema as said, with the JSON Schema of `item` to say it with. */
+const shownAs = (
+  item: Schema.Codec<any, any>,
+  compile: Compile,
+  complaint: (raw: unknown) => string | undefined = () => undefined
+): Schema.Codec<unknown, unknown> =>
   Schema.Any.check(
-    Schema.makeFilter(() => true, {
+    Schema.makeFilter(complaint, {
       representation: {
         id: "effect-turn/BatchTool",
         payload: null,
@@ -66,7 +70,13 @@ export const singleOf = (
   normalise: (raw: unknown) => unknown
 ): Schema.Codec<any, any> =>
   Schema.Struct({
-    item: shownAs(item, (schema) => schema).pipe(
+    item: shownAs(item, (schema) => schema, (raw) => {
+      try {
+        return normalise(raw) === "" ? "it is an empty text: call again with the real value" : undefined
+      } catch {
+        return "it cannot be read"
+      }
+    }).pipe(
       Schema.decodeTo(item, { decode: SchemaGetter.transform(normalise), encode: SchemaGetter.passthrough<any>() })
     )
   })

@@ -57,7 +57,7 @@ export const compose = (
   of: (id: string, item: unknown) => One,
   invalid: (message: string) => One,
   notes: ReadonlyArray<string>
-) => {
+): object => {
   const ids: Array<string> = []
   const results: Record<string, One> = {}
   let ok = 0
