@@ -20,6 +20,7 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
+import * as CircuitBreaker from "effect/persistence/CircuitBreaker"
 import * as Schema from "effect/Schema"
 import * as TestClock from "effect/testing/TestClock"
 import { int, pick, runs } from "./utils/gen.ts"
@@ -246,6 +247,26 @@ describe("R27: a list that is written", () => {
       ])
       assert.deepStrictEqual([result.results["d"].effect, result.results["d"].retryable], ["none", true])
       assert.deepStrictEqual(paid, ["a", "b"])
+    }))
+
+  it.effect("a request that fails counts for the circuit of its backend, and an item's own failure does not", () =>
+    Effect.gen(function*() {
+      const breaker = { tripPolicy: CircuitBreaker.consecutive(1), openDuration: 1000 }
+      const { layer, pay } = bank({
+        backend: Bank,
+        apply: (items: ReadonlyArray<ToApply>) =>
+          items[0]!.id === "down"
+            ? Effect.fail("down")
+            : Effect.succeed(items.map(({ id }) => Coalescer.failed({ why: id, effect: "none" })))
+      })
+      const told = yield* Effect.forEach(["a", "b", "down", "c"], (id) =>
+        Effect.map(
+          drive((pay.handlers.pay as any)({ items: ts(id) }) as Effect.Effect<BatchTool.Result<any>>, 10),
+          ({ results }) => results[id]
+        )).pipe(Effect.provide(Layer.merge(layer, Bank.layer({ concurrency: 1, breaker }))))
+      assert.deepStrictEqual(told.map(({ status }) => status), ["error", "error", "error", "not_applied"])
+      assert.deepStrictEqual(told.map(({ effect }) => effect), ["none", "none", "unknown", "none"])
+      assert.match(told[3].message, /has failed too often: nothing was started/)
     }))
 
   it.effect("more than the cap is deferred, not cut", () =>

@@ -45,6 +45,13 @@ const unsent = ({ inDoubt }: Entry, written: Written): Written =>
     }
     : written
 
+/** A request that came to nothing as a whole: its items are told. */
+const requestFailed = Symbol("a request failed")
+
+const hasFailed = (exit: Exit.Exit<unknown, unknown> | undefined): boolean =>
+  exit !== undefined && Exit.isFailure(exit) &&
+  exit.cause.reasons.some((reason) => reason._tag === "Fail" && Coalescer.isOfRequest(reason.error))
+
 const mayHave = "it may have been applied: find out before it is sent again"
 
 export const makeWriteTool = (name: string, options: any): any => {
@@ -172,14 +179,17 @@ export const makeWriteTool = (name: string, options: any): any => {
           told.set(entry.id, written)
           return records.settle(entry, written)
         }, { discard: true, concurrency: "unbounded" })
+        // The circuit of the backend is to know.
+        if (mine.every((entry) => hasFailed(found?.get(itemText(entry.item))))) yield* Effect.fail(requestFailed)
       })
     )
-    const permitted: Effect.Effect<void, Backend.Refused, any> = backend === undefined
+    const permitted: Effect.Effect<void, Backend.Refused | typeof requestFailed, any> = backend === undefined
       ? sending
       : backend.withPermit(sending)
     return Effect.as(
       Effect.catch(permitted, (refused) =>
         Effect.sync(() => {
+          if (refused === requestFailed) return
           for (const entry of entries) told.set(entry.id, unsent(entry, none("not_applied", refused.message, true)))
         })),
       others
