@@ -84,7 +84,7 @@ export interface Found<Value> {
  * @since 0.1.0
  * @stability experimental
  */
-export interface NotFound<Failure> {
+export interface Missed<Failure> {
   readonly status: "not_found" | "invalid" | "error" | "timeout"
   readonly message: string
   readonly retryable: boolean
@@ -229,7 +229,7 @@ type Shown<Type, Fields extends boolean> = Fields extends true ? { readonly [K i
 export type ListTool<Name extends string, Value, Failure, R> =
   & Tool.Tool<Name, {
     readonly parameters: Schema.Codec<Parameters, unknown>
-    readonly success: Schema.Codec<Result<Found<Value> | NotFound<Failure>>, unknown>
+    readonly success: Schema.Codec<Result<Found<Value> | Missed<Failure>>, unknown>
     readonly failure: Schema.Codec<Empty>
     readonly failureMode: "return"
   }, R>
@@ -280,7 +280,7 @@ export interface BatchTool<
     & {
       readonly [K in Name]: (
         params: Parameters
-      ) => Effect.Effect<Result<Found<Shown<Success["Type"], Fields>> | NotFound<Failure["Type"]>>, Empty, R>
+      ) => Effect.Effect<Result<Found<Shown<Success["Type"], Fields>> | Missed<Failure["Type"]>>, Empty, R>
     }
     & {
       readonly [K in SingleName]: (

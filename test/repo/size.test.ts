@@ -8,7 +8,7 @@ const budgets = {
   Agent: 54_000,
   Approval: 3_000,
   Backend: 7_500,
-  BatchTool: 20_000,
+  BatchTool: 17_000,
   Coalescer: 9_500,
   Handler: 4_000,
   IdempotencyKey: 1_200,

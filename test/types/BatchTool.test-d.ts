@@ -40,7 +40,7 @@ describe("make", () => {
   it("the result is typed, item by item", () => {
     type Result = Tool.Success<typeof orders.tool>
     expectTypeOf<Result>().toEqualTypeOf<
-      BatchTool.Result<BatchTool.Found<Order> | BatchTool.NotFound<{ readonly gone: boolean }>>
+      BatchTool.Result<BatchTool.Found<Order> | BatchTool.Missed<{ readonly gone: boolean }>>
     >()
     const check = (result: Result) => {
       const one = result.results["O-1"]
