@@ -562,7 +562,8 @@ export interface Merging {
   /** What a call comes to, by what became of what it asked for. */
   readonly answer: (
     params: any,
-    found: ReadonlyMap<string, Exit.Exit<unknown, unknown>>
+    found: ReadonlyMap<string, Exit.Exit<unknown, unknown>>,
+    context: Context.Context<never>
   ) => Exit.Exit<unknown, unknown>
 }
 
@@ -676,11 +677,11 @@ export const handler = <T extends Tool.Any>(
   const { answer, coalescer, wants } = merging
   const { keyText } = coalescer.parts
   return marked((params: Tool.Parameters<T>) =>
-    Effect.suspend(() => {
+    Effect.contextWith((context: Context.Context<never>) => {
       const keys = wants(params)
       return Effect.flatMap(coalescer.loadAll(keys), (exits) => {
         const found = new Map(exits.map((exit, i) => [keyText(keys[i]), exit]))
-        return Effect.mapError(answer(params, found), errorForAi)
+        return Effect.mapError(answer(params, found, context), errorForAi)
       })
     }) as Effect.Effect<any, any, any>
   )

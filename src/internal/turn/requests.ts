@@ -338,7 +338,7 @@ export class Requests {
     const { merging, runner: { entry } } = run
     let exit: AnyExit
     try {
-      exit = merging!.answer(run.taken.params, seat.found)
+      exit = merging!.answer(run.taken.params, seat.found, run.runner.context)
     } catch (error) {
       exit = Exit.die(error)
     }

@@ -79,7 +79,7 @@ export class Run extends Siblings.Member<AnyOutcome> implements Backend.Entry, A
   /** The call as it is to be run: a human or a middleware may have exchanged its arguments. */
   taken: Taken
   readonly runner: Runner
-  /** How it shares requests with other calls of its turn. */
+  /** How it shares requests with other calls of its turn. @internal */
   readonly merging: Coalescer.Merging | undefined
   /** Its priority, once that was asked for: it does not change while it stands in line. */
   length: number | undefined = undefined

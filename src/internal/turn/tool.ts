@@ -31,7 +31,7 @@ export interface ToolEntry {
   readonly name: string
   readonly policy: ToolPolicy.ToolPolicy
   readonly backendName: string | undefined
-  /** How its calls share requests: reads alone do, since a request may be cut short. */
+  /** How its calls share requests: reads alone do, since a request may be cut short. @internal */
   readonly merging: Coalescer.Merging | undefined
   readonly decode: Parser
   readonly encodeParams: Parser
@@ -184,7 +184,7 @@ export interface Runner {
   readonly invoke: (params: unknown, handler: HandlerContext, encoded: unknown) => Effect.Effect<unknown, unknown, any>
   /** Whether results come encoded already, as `HandlerResult`s. */
   readonly handled: boolean
-  /** Its handler asks a coalescer and nothing else: the turn does so for all calls that are ready at once. */
+  /** Its handler asks a coalescer and nothing else: the turn does so for all calls that are ready at once. @internal */
   readonly merging: Coalescer.Merging | undefined
 }
 

@@ -70,7 +70,7 @@ const factsOf = (tool: Tool.Any, merging: Coalescer.Merging, lookup: string): Me
     reach: (args) => ask(args, (params) => ToolPolicy.get(tool).keys?.(params)),
     answer: (args, found) =>
       ask(args, (params) => {
-        const exit = answer(params, found as ReadonlyMap<string, Exit.Exit<unknown, unknown>>)
+        const exit = answer(params, found as ReadonlyMap<string, Exit.Exit<unknown, unknown>>, Context.empty())
         const encoded = Exit.isSuccess(exit) ? encode(exit.value) : undefined
         return encoded !== undefined && Exit.isSuccess(encoded) ? { value: encoded.value } : undefined
       })
