@@ -6,6 +6,7 @@
  *
  * @since 0.1.0
  */
+import type * as Prompt from "effect/ai/Prompt"
 import type * as Tool from "effect/ai/Tool"
 import * as Schema from "effect/Schema"
 
@@ -131,6 +132,29 @@ export interface Base {
   readonly retryAfter?: number | undefined
   /** What became of undoing it, in a unit that is all or nothing. */
   readonly undo?: "done" | "failed" | undefined
+  /** What the model gets was cut to a budget. `result`, `failure` and `encoded` are whole all the same. */
+  readonly truncated?: true | undefined
+  /** Under which id the whole is kept in the `ArtifactStore`, where it was cut and is kept. */
+  readonly artifact?: string | undefined
+  /** What the model gets in its place, where it was cut. */
+  readonly shown?: Shown | undefined
+}
+
+/**
+ * What the model gets of an answer that was cut to a budget.
+ *
+ * **Details**
+ *
+ * `value` is what {@link forModel} gives. `output` is there where the tool maps its result with `toModelOutput` and a text of that was
+ * cut: its other parts are as they were.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface Shown {
+  readonly value: unknown
+  readonly output?: ReadonlyArray<Prompt.ToolModelOutputPart> | undefined
 }
 
 /**
@@ -319,7 +343,9 @@ export const Encoded = Schema.Struct({
   replayed: Schema.optionalKey(Schema.Literal(true)),
   attempts: Schema.optionalKey(Schema.Int),
   retryAfter: Schema.optionalKey(Schema.Finite),
-  undo: Schema.optionalKey(Schema.Literals(["done", "failed"]))
+  undo: Schema.optionalKey(Schema.Literals(["done", "failed"])),
+  truncated: Schema.optionalKey(Schema.Literal(true)),
+  artifact: Schema.optionalKey(Schema.String)
 })
 
 /**
@@ -342,7 +368,7 @@ interface AnyShape extends Base {
 }
 
 /**
- * An outcome as plain JSON data.
+ * An outcome as plain JSON data. The result is whole, also where the model gets less of it.
  *
  * @category conversions
  * @since 0.1.0
@@ -371,12 +397,15 @@ export const toJson = (outcome: Outcome): Encoded => {
     ...(o.replayed === undefined ? undefined : { replayed: o.replayed }),
     ...(o.attempts === undefined ? undefined : { attempts: o.attempts }),
     ...(o.retryAfter === undefined ? undefined : { retryAfter: o.retryAfter }),
-    ...(o.undo === undefined ? undefined : { undo: o.undo })
+    ...(o.undo === undefined ? undefined : { undo: o.undo }),
+    ...(o.truncated === undefined ? undefined : { truncated: o.truncated }),
+    ...(o.artifact === undefined ? undefined : { artifact: o.artifact })
   }
 }
 
 /**
- * What the model is told: the result for `ok`, `{status, code, retryable, message, …}` for anything else.
+ * What the model is told: the result for `ok`, `{status, code, retryable, message, …}` for anything else. What was cut to a budget is given
+ * as it was cut.
  *
  * **Details**
  *
@@ -388,6 +417,8 @@ export const toJson = (outcome: Outcome): Encoded => {
  * @stability experimental
  */
 export const forModel = (outcome: Outcome): { readonly isFailure: boolean; readonly value: unknown } => {
+  const { shown } = outcome as Base
+  if (shown !== undefined) return { isFailure: outcome.status !== "ok", value: shown.value }
   if (outcome.status === "ok") return { isFailure: false, value: outcome.encoded }
   const { code, effect, failure, message, retryable, retryAfter, started, status } = toJson(outcome)
   return {

@@ -11,6 +11,7 @@
  *
  * @since 0.1.0
  */
+import { Tokenizer } from "effect/ai/Tokenizer"
 import type * as Tool from "effect/ai/Tool"
 import * as AiTool from "effect/ai/Tool"
 import * as Context from "effect/Context"
@@ -192,6 +193,16 @@ export type Needing<T, Requirements> = T extends Tool.Tool<infer Name, infer Con
 export type Placeholders = "detect" | "off" | { readonly literal: ReadonlyArray<string> }
 
 /**
+ * How much of an answer goes to the model: so many characters of its JSON, or so many tokens of it. Characters are UTF-16 code units, as
+ * in the length of a text.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export type ResultLimit = { readonly maxChars: number } | { readonly maxTokens: number }
+
+/**
  * The class of a backend, as {@link on} takes it. `Backend.Service` and `Backend.TenantService` make one.
  *
  * @category models
@@ -313,8 +324,38 @@ export const PlaceholdersAnnotation = reference<Placeholders>("Placeholders", "d
  */
 export const FailuresAnnotation = reference<Failures<any>>("Failures", {})
 
+/**
+ * How much of a result goes to the model; `undefined` for all of it.
+ *
+ * @category annotations
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const ResultBudgetAnnotation = reference<ResultLimit | undefined>("ResultBudget", undefined)
+
 const annotate = <T extends Tool.Any, I, S>(tool: T, key: Context.Key<I, S>, value: S): T =>
   tool.annotate(key, value) as T
+
+/** A limit of answers, or a thrown {@link TurnError.TurnError} that names its owner.
+ *
+ * @internal
+ */
+export const resultLimit = (owner: string, limit: unknown): ResultLimit => {
+  const given = typeof limit === "object" && limit !== null ? limit as Record<string, unknown> : {}
+  const names = Object.keys(given).filter((name) => given[name] !== undefined)
+  const [name] = names
+  if (names.length !== 1 || (name !== "maxChars" && name !== "maxTokens")) {
+    throw TurnError.make(
+      new TurnError.InvalidInput({
+        what: `the resultBudget of ${owner}`,
+        expected: "either { maxChars } or { maxTokens }",
+        received: TurnError.show(limit)
+      })
+    )
+  }
+  const most = TurnError.wholeNumber(owner, `resultBudget.${name}`, given[name])
+  return name === "maxChars" ? { maxChars: most } : { maxTokens: most }
+}
 
 const units = new Set(["weeks", "days", "hours", "minutes", "seconds", "milliseconds", "microseconds", "nanoseconds"])
 
@@ -624,6 +665,60 @@ export const failures = <T extends Tool.Any>(failures: Failures<Tool.Failure<T>>
   annotate(tool, FailuresAnnotation, failures)
 
 /**
+ * Limits how much of a result of this tool, or of a failure of its own, goes to the model. Default: all of it.
+ *
+ * **Details**
+ *
+ * The length is that of the JSON text which the model gets, with the marks that say what was cut. A text is cut between two characters as a
+ * reader sees them, a list keeps its first items and ends with how many there were, an object keeps its members, the longest of which are
+ * cut first. The program has the whole result in the outcome all the same; with an `ArtifactStore` in the context it is kept there, and
+ * the mark names its id.
+ *
+ * Of a tool with `toModelOutput` the texts among its parts are cut to the same length. Other parts stay whole, and are not counted.
+ *
+ * With `maxTokens` the tokenizer of `effect/ai` becomes a requirement of the tool: leaving it out does not compile. Of budgets for all
+ * results of a turn together: `Turn.Options.resultBudget`.
+ *
+ * **Example** (A page that fits)
+ *
+ * ```ts import.meta.vitest
+ * import { Effect, pipe, Schema } from "effect"
+ * import { Tool, Toolkit } from "effect/ai"
+ * import { Outcome, ToolCall, ToolPolicy, Turn } from "effect-turn"
+ *
+ * const ReadPage = pipe(
+ *   Tool.make("read_page", { success: Schema.String }),
+ *   ToolPolicy.read({ keys: () => [] }),
+ *   ToolPolicy.resultBudget({ maxChars: 80 })
+ * )
+ * const toolkit = Toolkit.make(ReadPage)
+ * const handlers = toolkit.toLayer({ read_page: () => Effect.succeed("lorem ipsum ".repeat(1000)) })
+ *
+ * const [outcome] = await Turn.run(toolkit, [ToolCall.make("c1", "read_page")]).pipe(
+ *   Effect.provide([handlers, Turn.layer()]),
+ *   Effect.runPromise
+ * )
+ * const told = Outcome.forModel(outcome!).value // => "lorem ipsum lorem ipsum lorem ipsum lorem ip… [shown: 44 of 12000 characters]"
+ * const whole = outcome!.status === "ok" && outcome!.result.length // => 12000
+ * ```
+ *
+ * @category combinators
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const resultBudget: {
+  (limit: { readonly maxChars: number }): <T extends Tool.Any>(tool: T) => T
+  (limit: { readonly maxTokens: number }): <T extends Tool.Any>(tool: T) => Needing<T, Tokenizer>
+} = (limit: ResultLimit) => (tool: Tool.Any): any => {
+  const checked = resultLimit(`tool "${tool.name}"`, limit)
+  return annotate(
+    "maxTokens" in checked ? (tool as any).addDependency(Tokenizer) as Tool.Any : tool,
+    ResultBudgetAnnotation,
+    checked
+  )
+}
+
+/**
  * All policies of a tool, with their defaults.
  *
  * @category models
@@ -643,6 +738,7 @@ export interface ToolPolicy {
   readonly repeatable: boolean
   readonly placeholders: Placeholders
   readonly failures: Failures<any>
+  readonly resultBudget: ResultLimit | undefined
   /** Whether a run may be interrupted after its start: reads, and writes whose backend honours their key or can be asked. */
   readonly interruptible: boolean
 }
@@ -675,6 +771,7 @@ export const get = (tool: Tool.Any): ToolPolicy => {
     repeatable: Context.get(a, RepeatableAnnotation),
     placeholders: Context.get(a, PlaceholdersAnnotation),
     failures: Context.get(a, FailuresAnnotation),
+    resultBudget: Context.get(a, ResultBudgetAnnotation),
     interruptible: access === "read" || (idempotency !== undefined && idempotency.mode !== "record")
   }
   cache.set(tool, policy)

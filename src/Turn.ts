@@ -22,6 +22,7 @@ import * as Stream from "effect/Stream"
 import type * as Approval from "./Approval.ts"
 import { Deciders } from "./internal/turn/approvals.ts"
 import { beginTurn, type Begun, intakeOf, openTurn } from "./internal/turn/begin.ts"
+import { fittedOutside } from "./internal/turn/budget.ts"
 import { checkCalls } from "./internal/turn/checks.ts"
 import { governedHandlers } from "./internal/turn/handlers.ts"
 import type { ArgumentLimits } from "./internal/turn/json.ts"
@@ -208,6 +209,12 @@ export interface Options<in O extends Outcome.Outcome<any> = Outcome.Outcome<any
    * run in one `TurnContext.Conversation`, over its turns; a `repeatable` tool has no such limit. Default: no limits.
    */
   readonly amounts?: TurnPlan.Amounts & { readonly repeats?: number | undefined } | undefined
+  /**
+   * How much all answers of the turn together give to the model: failures first, then results, the small ones before the large ones. What is
+   * too long is cut (see `ToolPolicy.resultBudget`); the outcomes keep the whole. With an `ArtifactStore` in the context what was cut is
+   * kept there. `maxTokens` takes the `Tokenizer` of `effect/ai` from the context. Default: all of them.
+   */
+  readonly resultBudget?: ToolPolicy.ResultLimit | undefined
   /** Stops the turn when it succeeds; its value is the caller's own reason: `"user"`, `"budget"`, … It is interrupted with the turn's end. */
   readonly cancelOn?: Effect.Effect<string | void> | undefined
   /** Told every event, as it happens. It must not wait; what it throws is dropped. */
@@ -517,6 +524,7 @@ export const abandon: {
       if (problem !== undefined) return Effect.fail(problem)
       return ParkedTurn.keptOf(parked, toolkit).pipe(
         Effect.map((kept) => ParkedTurn.abandoned(parked, kept, reason)),
+        Effect.flatMap((outcomes) => fittedOutside(toolkit, fiber.context, parked, outcomes)),
         Effect.tap(() => {
           // Where a runtime is at hand, a copy of the turn is not resumed either.
           const runtime = Option.getOrUndefined(Context.getOption(fiber.context as Context.Context<any>, Runtime))
@@ -890,6 +898,8 @@ export interface ModelOptions extends Omit<Options, "turn" | "finishReason" | "m
  *   `{ type: "execution-interrupted", reason }`, which `effect/ai` has for every tool (the `type` stands in both, so that the part
  *   still encodes). A tool with `failureMode: "error"` no longer fails the
  *   request: its failure is an answer, and its siblings keep theirs.
+ * - What is too long for `ToolPolicy.resultBudget` or `resultBudget` is cut in `encodedResult` and in the texts of `modelOutput`, and whole in
+ *   `result`. With a budget for the turn a stream gives its answers when all are there.
  * - A call that needs approval gives a `tool-approval-request`. The next prompt with the `tool-approval-response` runs it, once: an
  *   approval is remembered, and sent again it is answered as it was then, also while the call still runs; for arguments that were
  *   changed meanwhile it does not count. The last 1,000 are kept, in this process: of others the history is believed, as by `effect/ai`.
@@ -975,7 +985,7 @@ export const layerLanguageModel = (
  * @stability experimental
  */
 export interface HandlerOptions
-  extends Omit<ModelOptions, "siblings" | "unit" | "execution" | "dedupe" | "nameRepair">
+  extends Omit<ModelOptions, "siblings" | "unit" | "execution" | "dedupe" | "nameRepair" | "resultBudget">
 {}
 
 /**
@@ -991,8 +1001,8 @@ export interface HandlerOptions
  * not cut short when the client cancels, and work that outlives its grace is the supervisor's; a journal is written.
  *
  * What cannot hold where there is no list: calls start in the order in which they arrive, and identical ones both run; those of a
- * `Coalescer` share requests within its window, also across clients of one tenant. A call that needs
- * approval is answered so, as a failure, unless the options decide.
+ * `Coalescer` share requests within its window, also across clients of one tenant. A call that needs approval is answered so, as a failure,
+ * unless the options decide. Results are given whole, whatever the budgets of tools: what was cut is no result of its tool.
  *
  * A failure of the tool stays that. Any other answer becomes an `AiError`: `InternalProviderError` where the call may be made again, else
  * `UnknownError`, with the words of the outcome; a defect stays one. An MCP server shows a client the words of a tool with

@@ -208,6 +208,22 @@ export interface RequestEnded extends Base {
 }
 
 /**
+ * What the model gets of an answer was cut to a budget. `of` and `to` are how long the whole and the rest are, in characters of their
+ * JSON. `artifact` is the id under which the whole is kept, undefined where it is not. It comes when the turn closes, before `TurnEnded`;
+ * the outcome in `CallEnded` is whole.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface ResultCut extends OfCall {
+  readonly _tag: "ResultCut"
+  readonly of: number
+  readonly to: number
+  readonly artifact: string | undefined
+}
+
+/**
  * The turn was told to stop.
  *
  * @category models
@@ -254,6 +270,7 @@ export type TurnEvent =
   | CallSettledLate
   | RequestSent
   | RequestEnded
+  | ResultCut
   | TurnStopped
   | TurnEnded
 
@@ -283,6 +300,8 @@ export const redact = (event: TurnEvent): TurnEvent => {
 }
 
 const withoutWords = (outcome: Outcome.Outcome): Outcome.Outcome => {
-  const { encoded: _, failure: __, result: ___, ...rest } = outcome as Outcome.Outcome & Record<string, unknown>
+  const { encoded: _, failure: __, result: ___, shown: ____, ...rest } = outcome as
+    & Outcome.Outcome
+    & Record<string, unknown>
   return { ...rest, message: "" } as Outcome.Outcome
 }

@@ -185,6 +185,18 @@ export const undos = Metric.counter("effect_turn.undos", {
 })
 
 /**
+ * Answers that were cut to a budget before the model got them, by tool, and whether the whole is kept (`kept`).
+ *
+ * @category metrics
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const cuts = Metric.counter("effect_turn.results.cut", {
+  description: "Answers that were cut to a budget",
+  incremental: true
+})
+
+/**
  * Calls whose work goes on although they were answered.
  *
  * @category metrics
@@ -248,6 +260,11 @@ export const recorder: Effect.Effect<(event: TurnEvent.TurnEvent) => void> = Eff
       }
       case "CallUndone":
         return update(undos, { "gen_ai.tool.name": event.tool, failed: String(!event.ok) }, 1)
+      case "ResultCut": {
+        // The words of a call that never became one may be long too.
+        const tool = names.has(event.tool) ? event.tool : "unknown"
+        return update(cuts, { "gen_ai.tool.name": tool, kept: String(event.artifact !== undefined) }, 1)
+      }
       case "CallEnded": {
         const { outcome } = event
         const code = codeOf(outcome)

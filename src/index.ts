@@ -25,6 +25,9 @@ export * as Agent from "./Agent.ts"
 export * as Approval from "./Approval.ts"
 
 /** @since 0.1.0 */
+export * as ArtifactStore from "./ArtifactStore.ts"
+
+/** @since 0.1.0 */
 export * as Backend from "./Backend.ts"
 
 /** @since 0.1.0 */
@@ -47,6 +50,9 @@ export * as Outcome from "./Outcome.ts"
 
 /** @since 0.1.0 */
 export * as ParkedTurns from "./ParkedTurns.ts"
+
+/** @since 0.1.0 */
+export * as ResultBudget from "./ResultBudget.ts"
 
 /** @since 0.1.0 */
 export * as Siblings from "./Siblings.ts"

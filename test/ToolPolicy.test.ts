@@ -24,6 +24,7 @@ describe("ToolPolicy", () => {
       repeatable: false,
       placeholders: "detect",
       failures: {},
+      resultBudget: undefined,
       interruptible: false
     }))
 
@@ -52,7 +53,8 @@ describe("ToolPolicy", () => {
       ToolPolicy.idleTimeout(Duration.seconds(2)),
       ToolPolicy.repeatable,
       ToolPolicy.placeholders({ literal: ["hotelId"] }),
-      ToolPolicy.failures(failures)
+      ToolPolicy.failures(failures),
+      ToolPolicy.resultBudget({ maxChars: 400 })
     )
     const policy = ToolPolicy.get(one)
     assert.deepStrictEqual(policy.keys!({ hotelId: "7" }), ["hotel:7"])
@@ -71,6 +73,7 @@ describe("ToolPolicy", () => {
         repeatable: true,
         placeholders: { literal: ["hotelId"] },
         failures,
+        resultBudget: { maxChars: 400 },
         interruptible: false
       }
     )
@@ -83,6 +86,22 @@ describe("ToolPolicy", () => {
     const tool = pipe(plain, ToolPolicy.keys(({ hotelId }) => [hotelId]), ToolPolicy.read())
     assert.deepStrictEqual([ToolPolicy.get(tool).access, ToolPolicy.get(tool).keys!({ hotelId: "a" })], ["read", ["a"]])
     assert.strictEqual(ToolPolicy.get(pipe(plain, ToolPolicy.timeout(5), ToolPolicy.timeout(7))).timeout, 7)
+  })
+
+  it("R29: impossible budgets of results are refused where they are written", () => {
+    const refusals: ReadonlyArray<readonly [unknown, string]> = [
+      [{ maxChars: 0 }, 'tool "book": the limit "resultBudget.maxChars" must be a whole number from 1, and is 0'],
+      [{ maxTokens: 1.5 }, 'tool "book": the limit "resultBudget.maxTokens" must be a whole number from 1, and is 1.5'],
+      [
+        { maxChars: 1, maxTokens: 1 },
+        'the resultBudget of tool "book": expected either { maxChars } or { maxTokens }, and got {"maxChars":1,"maxTokens":1}'
+      ],
+      [{}, 'the resultBudget of tool "book": expected either { maxChars } or { maxTokens }, and got {}'],
+      [500, 'the resultBudget of tool "book": expected either { maxChars } or { maxTokens }, and got 500']
+    ]
+    for (const [limit, message] of refusals) {
+      assert.throws(() => ToolPolicy.resultBudget(limit as { maxChars: number })(plain), message)
+    }
   })
 
   describe("R15: impossible limits are refused where they are written", () => {

@@ -8,7 +8,7 @@ describe("R33: TurnEvent", () => {
     Effect.gen(function*() {
       const { book, layer } = lab({
         api: { concurrency: 1 },
-        script: { slow: { ms: 30_000 }, note: { ms: 20, notes: [10] } }
+        script: { slow: { ms: 30_000 }, note: { ms: 20, notes: [10], result: "x".repeat(1_000) } }
       })
       yield* drive(
         run(
@@ -23,6 +23,7 @@ describe("R33: TurnEvent", () => {
             turn: "one",
             deadline: 11_000,
             grace: 500,
+            resultBudget: { maxChars: 1_200 },
             onEvent: book.note
           }
         ).pipe(Effect.provide(layer))
@@ -41,6 +42,7 @@ describe("R33: TurnEvent", () => {
         CallSettledLate: 1,
         RequestSent: 0,
         RequestEnded: 0,
+        ResultCut: 1,
         TurnStopped: 1,
         TurnEnded: 1
       }

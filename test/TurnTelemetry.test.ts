@@ -1,6 +1,6 @@
 /** Turns as spans and metrics. */
 import { assert, describe, it } from "@effect/vitest"
-import { ToolCall, TurnContext, TurnEvent, TurnTelemetry } from "effect-turn"
+import { ArtifactStore, ToolCall, TurnContext, TurnEvent, TurnTelemetry } from "effect-turn"
 import * as Effect from "effect/Effect"
 import * as Metric from "effect/Metric"
 import * as Tracer from "effect/Tracer"
@@ -103,6 +103,22 @@ describe("R33: metrics", () => {
       assert.strictEqual(found("gen_ai.execute_tool.duration", { "error.type": "failed" }).count, 1)
       const waits = found("effect_turn.call.wait", { "gen_ai.tool.name": "write", cause: "keys" })
       assert.deepStrictEqual([waits.count, Math.round(waits.sum * 1000)], [1, 40])
+    }).pipe(Effect.provideService(Metric.MetricRegistry, new Map())))
+
+  it.effect("count answers that were cut, and whether the whole is kept", () =>
+    Effect.gen(function*() {
+      const { layer } = lab({ script: { a: { result: "x".repeat(5_000) } } })
+      yield* Effect.gen(function*() {
+        const onEvent = yield* TurnTelemetry.recorder
+        const options = { onEvent, resultBudget: { maxChars: 500 } }
+        yield* drive(run([call("read", "a"), call("read", "b")], options))
+        yield* drive(Effect.provide(run([call("read", "a")], options), ArtifactStore.layerMemory()))
+      }).pipe(Effect.provide(layer))
+      const cuts = (yield* Metric.snapshot).filter(({ id }) => id === "effect_turn.results.cut")
+      assert.deepStrictEqual(cuts.map(({ attributes, state }) => [attributes, (state as any).count]), [
+        [{ "gen_ai.tool.name": "read", kept: "false" }, 1],
+        [{ "gen_ai.tool.name": "read", kept: "true" }, 1]
+      ])
     }).pipe(Effect.provideService(Metric.MetricRegistry, new Map())))
 
   it.effect("a name that a model made up is in none of them, whatever became of its call", () =>

@@ -1,10 +1,11 @@
 /**
  * Faults that scenario files cannot express, each by its number and words. What is not here belongs to parts that a turn does not
- * have yet (budgets, lists), or stands beside them: middleware, decided approvals, retries, and streams of calls.
+ * have yet (lists), or stands beside them: middleware, decided approvals, retries, and streams of calls.
  */
 import { assert, describe, it } from "@effect/vitest"
 import {
   Approval,
+  ArtifactStore,
   Backend,
   Handler,
   Outcome,
@@ -355,6 +356,58 @@ it.effect("8. live events come in the order of completion", () =>
       JSON.stringify([outcomes.map(Outcome.toJson), Turn.toPrompt(calls, outcomes).content])
     assert.strictEqual(bytes(first.outcomes), bytes(second.outcomes))
   }))
+
+describe("9. what was cut can be had in full", () => {
+  const sizes = [40_000, 40_000, 2_000_000, 40_000, 200, 40_000]
+  const Page = pipe(
+    Tool.make("page", { parameters: Schema.Struct({ n: Schema.Int }), success: Schema.Unknown }),
+    ToolPolicy.read({ keys: () => [] }),
+    ToolPolicy.resultBudget({ maxChars: 50_000 })
+  )
+  const toolkit = Toolkit.make(Page, ArtifactStore.readTool())
+  const family = "👩‍👩‍👧‍👦"
+  /** So long, with characters that are easily cut in two wherever a page or a mark may end. */
+  const textOf = (position: number) =>
+    `${position} ${`é${family}\"e\u0301 `.repeat(sizes[position]!)}`.slice(0, sizes[position]! - family.length) + family
+  const rowsOf = (position: number) =>
+    Array.from({ length: sizes[position]! / 50 }, (_, row) => ({ row, name: `${family} ${"x".repeat(20)}` }))
+
+  it.effect.each([["texts", textOf], ["lists", rowsOf]] as const)("%s", ([_, of]) =>
+    Effect.gen(function*() {
+      const calls = sizes.map((_, n) => call(`c${n}`, "page", { n }))
+      const outcomes = yield* Turn.run(toolkit, calls, { resultBudget: { maxChars: 100_000 } })
+      const shown = outcomes.map((outcome) => JSON.stringify(Outcome.forModel(outcome).value))
+      assert.isAtMost(shown.join("").length, 100_000)
+      assert.isAtLeast(shown.join("").length, 90_000)
+      for (const [position, outcome] of outcomes.entries()) {
+        const whole = of(position)
+        assert.isTrue(outcome.status === "ok")
+        if (position === 4) {
+          assert.deepStrictEqual(Outcome.forModel(outcome).value, whole)
+          assert.isUndefined(outcome.truncated)
+          continue
+        }
+        assert.isAtMost(shown[position]!.length, 50_000)
+        const id = outcome.artifact!
+        assert.include(shown[position], `whole: artifact ${id}`)
+        let text = ""
+        for (let offset: number | undefined = 0; offset !== undefined;) {
+          // Many pages a turn: each is its own call.
+          const args = { id, offset, length: 4_000 }
+          const [page] = yield* Turn.run(toolkit, [call("r", "read_artifact", args)])
+          const { next, text: more } = Outcome.forModel(page!).value as { next?: number; text: string }
+          assert.isTrue(more.isWellFormed())
+          text += more
+          offset = next
+        }
+        assert.isTrue(text === (typeof whole === "string" ? whole : JSON.stringify(whole)), `call ${position}`)
+      }
+    }).pipe(Effect.provide([
+      toolkit.toLayer({ page: ({ n }) => Effect.succeed(of(n)), read_artifact: ArtifactStore.read() }),
+      ArtifactStore.layerMemory(),
+      Turn.layer()
+    ])))
+})
 
 it.effect("10. no arguments at all", () =>
   Effect.gen(function*() {

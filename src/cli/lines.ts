@@ -118,6 +118,13 @@ export const ofEvent = (progress: Progress.Progress, event: TurnEvent.TurnEvent)
       return of("applied", `${name}: it stands if all of its unit succeed`)
     case "CallUndone":
       return of("undo", `${name}: ${event.ok ? "nothing of it stands" : "it failed, so it may stand"}`)
+    case "ResultCut":
+      return of(
+        "cut",
+        `${name}: the model gets ${event.to} of ${event.of} characters${
+          event.artifact === undefined ? "" : `, the whole is artifact ${event.artifact}`
+        }`
+      )
     case "CallEnded": {
       const ran = row === undefined ? undefined : Progress.ranFor(row)
       return of("end", `${name} ${statusText(event.outcome)}${ran === undefined ? "" : ` in ${duration(ran)}`}`)

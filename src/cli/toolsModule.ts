@@ -161,6 +161,7 @@ const optionNames: { readonly [Name in keyof Turn.Options]-?: true } = {
   decide: true,
   middleware: true,
   amounts: true,
+  resultBudget: true,
   cancelOn: true,
   onEvent: true,
   onClosed: true,

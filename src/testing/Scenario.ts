@@ -120,13 +120,12 @@
  * - R23: an idempotency key had one effect; one of `record` was run again only where it had certainly had none.
  * - R28: a request had keys of its own tenant's calls alone, as many as its size at most, and was at work only as long as they waited; calls that
  *   were ready together went in as few as that allows; each was answered with its own item.
- * - R29: no text for the model has half a character.
+ * - R29: no result is longer than its budget, nor all of a turn than the turn's; no text for the model has half a character.
  * - R35: each handler knew which call of which turn it serves.
  * - R36: the runtime shut down.
  *
- * **What the format has and this version does not run**: a tool's `resultBudget`; the policy's `references: true` and `resultBudget`.
- * Such a file is valid, and its report says what was not run, with `pass` false. What would come of them may stand in
- * `expect`: `truncated`.
+ * **What the format has and this version does not run**: the policy's `references: true`. Such a file is valid, and its report says what
+ * was not run, with `pass` false.
  *
  * **Example** (A stop does not cut a write short)
  *

@@ -117,8 +117,19 @@ export const history = (
 ): Result.Result<Array<Sent>, TurnError.TurnError> =>
   Result.map(Dialect.pair(name, calls, outcomes, options), () => [
     { ...message, calls: calls.map((call) => ({ ...call, arguments: Dialect.argumentsOf(call) })) },
-    { outcomes: outcomes.map(Outcome.toJson) }
+    { outcomes: outcomes.map(sentOf) }
   ])
+
+/** An outcome as JSON, with what the model gets of it where that was cut. */
+const sentOf = (outcome: Outcome.Outcome<any>): Outcome.Encoded => {
+  const encoded = Outcome.toJson(outcome)
+  if (outcome.shown === undefined) return encoded
+  const { value } = Outcome.forModel(outcome)
+  if (outcome.status === "ok") return { ...encoded, result: value }
+  const { failure: _, message: __, ...rest } = encoded
+  const { failure, message } = value as { readonly failure?: unknown; readonly message: string }
+  return { ...rest, message, ...(failure === undefined ? undefined : { failure }) }
+}
 
 /**
  * Wraps calls as a message.

@@ -1,6 +1,8 @@
-import { Backend, IdempotencyStore, ToolPolicy, TurnContext } from "effect-turn"
+import { ArtifactStore, Backend, IdempotencyStore, ToolPolicy, Turn, TurnContext } from "effect-turn"
 import type { Outcome, TurnError } from "effect-turn"
+import type * as Tokenizer from "effect/ai/Tokenizer"
 import * as Tool from "effect/ai/Tool"
+import * as Toolkit from "effect/ai/Toolkit"
 import type * as DateTime from "effect/DateTime"
 import type * as Effect from "effect/Effect"
 import { pipe } from "effect/Function"
@@ -105,6 +107,42 @@ describe("policies keep the tool's type", () => {
     ToolPolicy.timeout("soon")
     // @ts-expect-error: there is no such word
     ToolPolicy.placeholders("maybe")
+  })
+})
+
+describe("budgets of results", () => {
+  it("in characters change nothing; in tokens they need the tokenizer", () => {
+    const chars = pipe(Book, ToolPolicy.read(), ToolPolicy.resultBudget({ maxChars: 500 }))
+    expectTypeOf(chars).toEqualTypeOf<typeof Book & ToolPolicy.Retryable>()
+    const tokens = pipe(Book, ToolPolicy.read(), ToolPolicy.resultBudget({ maxTokens: 500 }))
+    expectTypeOf<Tool.HandlerServices<typeof tokens>>().toEqualTypeOf<Tokenizer.Tokenizer>()
+    expectTypeOf(tokens).toExtend<ToolPolicy.Retryable>()
+  })
+
+  it("a turn without the tokenizer in its context does not compile", () => {
+    const toolkit = Toolkit.make(pipe(Book, ToolPolicy.resultBudget({ maxTokens: 500 })))
+    const turn = Turn.run(toolkit, [])
+    expectTypeOf<Effect.Services<typeof turn>>().toEqualTypeOf<
+      Tool.HandlersFor<{ readonly book: typeof Book }> | Tokenizer.Tokenizer | Turn.Runtime
+    >()
+  })
+
+  it("are one or the other", () => {
+    // @ts-expect-error: not both, and not neither
+    ToolPolicy.resultBudget({})
+    // @ts-expect-error: a number
+    ToolPolicy.resultBudget({ maxChars: "500" })
+  })
+})
+
+describe("the tool that reads artifacts", () => {
+  it("needs the store where the turn runs, and its handler nothing else", () => {
+    const tool = ArtifactStore.readTool()
+    expectTypeOf(tool.name).toEqualTypeOf<"read_artifact">()
+    expectTypeOf(ArtifactStore.readTool({ name: "peek" }).name).toEqualTypeOf<"peek">()
+    expectTypeOf<Tool.HandlerServices<typeof tool>>().toEqualTypeOf<ArtifactStore.ArtifactStore>()
+    const handlers = Toolkit.make(tool).toLayer({ read_artifact: ArtifactStore.read() })
+    expectTypeOf<Layer.Services<typeof handlers>>().toEqualTypeOf<never>()
   })
 })
 

@@ -616,7 +616,8 @@ export const notUndone = (of: Any, stop: StopReason, problem: string): Any =>
 
 /** An outcome read back from its JSON, for a turn that is resumed. Fails with words where the tool cannot read its own result any more. */
 export const restore = (encoded: Outcome.Encoded, tool: ToolEntry | undefined): Effect.Effect<Any, string, any> => {
-  const { failure, message, result, ...rest } = encoded
+  // Whether it has to be cut is for the turn to say that gives it now.
+  const { artifact: _, failure, message, result, truncated: __, ...rest } = encoded
   const outcome: Record<string, unknown> = { ...rest, message: message ?? "" }
   if (encoded.status === "ok") {
     if (tool === undefined) return Effect.fail("there is no such tool")

@@ -14,6 +14,7 @@ import type * as TurnEvent from "../../TurnEvent.ts"
 import type { TurnMiddleware } from "../../TurnMiddleware.ts"
 import * as TurnPlan from "../../TurnPlan.ts"
 import { type Decide, Deciders, type Given as GivenDecision } from "./approvals.ts"
+import { answered, budgetsOf } from "./budget.ts"
 import { checkCalls, missingService, refuseRepeated } from "./checks.ts"
 import { Intake, keep, type Taken } from "./intake.ts"
 import { recall } from "./journal.ts"
@@ -26,7 +27,7 @@ import type { RuntimeState } from "./runtime.ts"
 import { TurnState } from "./state.ts"
 import { type Surroundings, surroundingsOf } from "./surroundings.ts"
 import { Timers } from "./timers.ts"
-import type { AnyToolkit, Runner } from "./tool.ts"
+import { type AnyToolkit, hasTokenizer, type Runner, tokenizer } from "./tool.ts"
 
 /** What belongs to one turn; the public words stand at `Turn.Options`. */
 export interface BeginOptions extends Given {
@@ -44,6 +45,10 @@ export interface BeginOptions extends Given {
   readonly middleware?: ReadonlyArray<TurnMiddleware> | undefined
   readonly cancelOn?: Effect.Effect<string | void> | undefined
   readonly onEvent?: ((event: TurnEvent.TurnEvent) => void) | undefined
+  /** The answers become parts of `effect/ai`, where a failure is a little longer. */
+  readonly asParts?: boolean | undefined
+  /** Told each answer as the model gets it, as soon as that is known; with a budget for the turn that is at its end, and not told here. */
+  readonly onAnswer?: ((outcome: Outcome.Outcome<any>) => void) | undefined
   readonly onClosed?:
     | ((closed: {
       readonly calls: ReadonlyArray<ToolCall.ToolCall>
@@ -149,6 +154,11 @@ const makeReady = (
   if (opts.repeats !== Infinity && around.conversation === undefined) {
     return invalidInput("the option `amounts.repeats` of the turn", "a TurnContext.Conversation to count in", undefined)
   }
+  const budgets = budgetsOf(toolkit, opts.resultBudget, options?.asParts === true)
+  if (opts.resultBudget !== undefined && "maxTokens" in opts.resultBudget && !hasTokenizer(context)) {
+    return invalidInput("the option `resultBudget` of the turn", `${tokenizer} in the context to count with`, undefined)
+  }
+  const onAnswer = options?.onAnswer
   const deciders = earlier === undefined && options?.decide === undefined && around.approvals === undefined
     ? nobody
     : new Deciders(earlier?.decisions ?? [], earlier?.requests ?? [], options?.decide, around.approvals)
@@ -168,7 +178,8 @@ const makeReady = (
     sequential: opts.execution === "sequential",
     graceReads: opts.graceReads,
     graceWrites: opts.graceWrites,
-    emit: emitter(options?.onEvent, also),
+    emit: emitter(options?.onEvent, onAnswer === undefined ? also : telling(() => state, onAnswer, also)),
+    budgets,
     intake,
     deciders,
     single: options?.single === true,
@@ -319,6 +330,17 @@ const takeIn = (
   if (pending === undefined) return go()
   state.helper(Effect.forEach(pending, (one) => one, { concurrency: "unbounded", discard: true }), go)
   state.setting.timers.arm()
+}
+
+/** Tells the answers as the model gets them. */
+const telling = (
+  state: () => TurnState,
+  tell: (outcome: Outcome.Outcome<any>) => void,
+  next: ((event: TurnEvent.TurnEvent) => void) | undefined
+) =>
+(event: TurnEvent.TurnEvent): void => {
+  if (event._tag === "CallEnded") answered(state(), state().setting.budgets, event.outcome, tell)
+  next?.(event)
 }
 
 const emitter = (

@@ -210,6 +210,7 @@ const prepare = Effect.fnUntraced(function*(by: Governing, options: AnyOptions) 
     ...by.options,
     // A decision comes with a later prompt, and not to this turn.
     reports: true,
+    asParts: true,
     messages: asked.content,
     ...(concurrency === undefined
       ? undefined
@@ -338,6 +339,8 @@ class Answering {
   private readonly tools: Tools
   private readonly answers: Array<AnyOutcome | undefined> = []
   private next = 0
+  /** What is left is being let out. */
+  private over = false
   constructor(memory: Memory, queue: Out, said: Said, tools: Tools) {
     this.memory = memory
     this.queue = queue
@@ -351,10 +354,14 @@ class Answering {
       const call = this.said.parts[event.position]
       const part = call && preliminaryPart(call.id, event.tool, event.result, this.tools)
       if (part !== undefined) Queue.offerUnsafe(this.queue, part as AnyPart)
-    } else if (event._tag === "CallEnded") {
-      this.answers[event.position] = event.outcome
-      this.flush()
     }
+  }
+
+  /** To be told each answer as the model gets it. */
+  readonly answer = (outcome: AnyOutcome): void => {
+    if (this.over) return
+    this.answers[outcome.position] = outcome
+    this.flush()
   }
 
   private flush(): void {
@@ -367,13 +374,15 @@ class Answering {
   }
 
   /** Lets out what is left. */
-  readonly rest = (outcomes: ReadonlyArray<AnyOutcome>): Effect.Effect<void> =>
-    Effect.forEach(outcomes.slice(this.next), (outcome, i) => {
+  readonly rest = (outcomes: ReadonlyArray<AnyOutcome>): Effect.Effect<void> => {
+    this.over = true
+    return Effect.forEach(outcomes.slice(this.next), (outcome, i) => {
       const call = this.said.parts[this.next + i]
       return call === undefined
         ? Effect.void
         : Effect.flatMap(answerOf(this.memory, call, outcome, this.tools), (part) => Queue.offer(this.queue, part))
     }, { discard: true })
+  }
 }
 
 const open = Effect.fnUntraced(
@@ -402,6 +411,7 @@ const speak = Effect.fnUntraced(
             answering.note(event)
             options.onEvent?.(event)
           },
+          onAnswer: answering.answer,
           onClosed: (closed) =>
             Effect.suspend(() => {
               keep(by.memory, said, closed.outcomes, tools)

@@ -13,6 +13,7 @@ export interface Given extends TurnPlan.Options {
     | undefined
   readonly limits?: Partial<ArgumentLimits> | undefined
   readonly amounts?: TurnPlan.Amounts & { readonly repeats?: number | undefined } | undefined
+  readonly resultBudget?: ToolPolicy.ResultLimit | undefined
 }
 
 /** What a turn works with; times are in milliseconds, `Infinity` for none. */
@@ -28,6 +29,8 @@ export interface Checked {
   readonly amounts: TurnPlan.Amounts | undefined
   /** How often the same call may be run in a conversation. */
   readonly repeats: number
+  /** How much all answers together give to the model. */
+  readonly resultBudget: ToolPolicy.ResultLimit | undefined
 }
 
 const defaultLimits: ArgumentLimits = { maxBytes: 1_000_000, maxDepth: 64, maxKeys: 10_000 }
@@ -74,7 +77,10 @@ const checkUnsafe = (given: Given): Checked => {
     graceWrites: millis("grace", both.writes, Infinity, 0),
     limits,
     amounts: calls === undefined && perTool === undefined ? undefined : { calls, perTool },
-    repeats: repeats === undefined ? Infinity : amount("repeats", repeats)
+    repeats: repeats === undefined ? Infinity : amount("repeats", repeats),
+    resultBudget: given.resultBudget === undefined
+      ? undefined
+      : ToolPolicy.resultLimit("the turn", given.resultBudget)
   }
 }
 

@@ -20,6 +20,7 @@ import type * as TurnEvent from "../../TurnEvent.ts"
 import type * as TurnPlan from "../../TurnPlan.ts"
 import * as Answers from "./answers.ts"
 import type { Deciders } from "./approvals.ts"
+import type { Budgets } from "./budget.ts"
 import type { Intake, Taken } from "./intake.ts"
 import type { HeldKey, Keys } from "./keys.ts"
 import type { Claim } from "./leases.ts"
@@ -50,6 +51,8 @@ export interface Setting {
   readonly graceReads: number
   readonly graceWrites: number
   readonly emit: ((event: TurnEvent.TurnEvent) => void) | undefined
+  /** How much of its answers the model gets; undefined for all of them. */
+  readonly budgets: Budgets | undefined
   readonly intake: Intake
   /** Whoever may decide about calls that need approval. */
   readonly deciders: Deciders

@@ -96,8 +96,14 @@ const failureOf = (outcome: AnyOutcome): unknown => {
     : undefined
 }
 
+/** What `effect/ai` wants to find in the encoded answer of a call that has failed. */
+export const notExecutedOf = (outcome: AnyOutcome): NotExecuted => ({
+  type: outcome.status === "error" && outcome.code === "denied" ? "execution-denied" : "execution-interrupted",
+  reason: "code" in outcome ? outcome.code : outcome.status
+})
+
 /** What a tool makes of its success for the model. */
-const modelOutputOf = (tool: Tool.Any | undefined, result: unknown) => {
+export const modelOutputOf = (tool: Tool.Any | undefined, result: unknown) => {
   if (tool?.toModelOutput === undefined) return undefined
   try {
     return { modelOutput: tool.toModelOutput(result) }
@@ -112,21 +118,24 @@ export const resultPart = (id: string, outcome: AnyOutcome, tools: Record<string
   const { name } = outcome
   const common = { id, name, providerExecuted: false, preliminary: false, isFailure }
   if (outcome.status === "ok") {
+    const output = outcome.shown?.output
     return Response.makePart("tool-result", {
       ...common,
       result: outcome.result,
       encodedResult: value,
-      ...(Object.hasOwn(tools, name) ? modelOutputOf(tools[name], outcome.result) : undefined)
+      ...(output !== undefined
+        ? { modelOutput: output }
+        : Object.hasOwn(tools, name)
+        ? modelOutputOf(tools[name], outcome.result)
+        : undefined)
     }) as AnyResult
   }
-  const denied = outcome.status === "error" && outcome.code === "denied"
-  const type = denied ? "execution-denied" : "execution-interrupted"
-  const notExecuted = (reason: string): NotExecuted => ({ type, reason })
+  const { reason, type } = notExecutedOf(outcome)
   return Response.makePart("tool-result", {
     ...common,
-    result: failureOf(outcome) ?? notExecuted(outcome.message),
+    result: failureOf(outcome) ?? { type, reason: outcome.message },
     // What the model is told, in a form that the schema of the tool's results takes; the words stand in it already.
-    encodedResult: { ...value as object, ...notExecuted("code" in outcome ? outcome.code : outcome.status) }
+    encodedResult: { ...value as object, type, reason }
   }) as AnyResult
 }
 

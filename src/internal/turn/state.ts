@@ -25,6 +25,7 @@ import type * as TurnEvent from "../../TurnEvent.ts"
 import * as TurnPlan from "../../TurnPlan.ts"
 import * as Answers from "./answers.ts"
 import { digestOf, type Verdict as Decided } from "./approvals.ts"
+import { fitted } from "./budget.ts"
 import { progressing } from "./deadlock.ts"
 import { causeText, type Taken } from "./intake.ts"
 import * as Journal from "./journal.ts"
@@ -1445,8 +1446,14 @@ export class TurnState implements TurnPlan.Nested {
 
   private close(): void {
     this.closed = true
-    const { around, emit, runtime, timers } = this.setting
     if (this.rare !== undefined) this.answerHeld(this.rare)
+    const answers = this.slots as ReadonlyArray<AnyOutcome>
+    if (this.setting.budgets === undefined) this.end(answers)
+    else fitted(this, this.setting.budgets, answers, (outcomes) => this.end(outcomes))
+  }
+
+  private end(outcomes: ReadonlyArray<AnyOutcome>): void {
+    const { around, emit, runtime, timers } = this.setting
     let unsettled = 0
     if (emit !== undefined) {
       for (const run of this.runs) if (runtime.unsettled.has(run)) unsettled++
@@ -1460,7 +1467,7 @@ export class TurnState implements TurnPlan.Nested {
       runtime.later(() => {
         // Keys that were given back in this step are free by now.
         runtime.tidy(around.tenant)
-        this.onClosed?.(this.slots as ReadonlyArray<AnyOutcome>)
+        this.onClosed?.(outcomes)
       })
     })
   }

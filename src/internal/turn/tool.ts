@@ -5,6 +5,7 @@
  * Handlers are values in the context under `tool.id`. They are run directly: `Toolkit.handle` pays for a queue, a fiber and a
  * stream per call. A given `WithHandler` may wrap anything, so that one goes through its own `handle`.
  */
+import { Tokenizer } from "effect/ai/Tokenizer"
 import type * as Tool from "effect/ai/Tool"
 import * as AiTool from "effect/ai/Tool"
 import type * as Toolkit from "effect/ai/Toolkit"
@@ -193,6 +194,12 @@ export type AnyToolkit = Toolkit.Any | Toolkit.WithHandler<any>
 export const isWithHandler = (toolkit: AnyToolkit): toolkit is Toolkit.WithHandler<any> =>
   typeof (toolkit as { readonly handle?: unknown }).handle === "function"
 
+/** What counts tokens, by name. */
+export const tokenizer = 'a `Tokenizer` (of "effect/ai")'
+
+export const hasTokenizer = (context: Context.Context<never>): boolean =>
+  Option.isSome(Context.getOption(context as Context.Context<any>, Tokenizer))
+
 /** A runner, or the name of what is missing in the context. */
 export const runnerOf = (
   toolkit: AnyToolkit,
@@ -206,6 +213,10 @@ export const runnerOf = (
   const store = entry.policy.idempotency?.store
   if (store !== undefined && Option.isNone(Context.getOption(context as Context.Context<any>, store))) {
     return { missing: `a layer of "${store.key}"` }
+  }
+  const { resultBudget } = entry.policy
+  if (resultBudget !== undefined && "maxTokens" in resultBudget && !hasTokenizer(context)) {
+    return { missing: tokenizer }
   }
   if (isWithHandler(toolkit)) {
     return { entry, context, invoke: throughHandle(toolkit, entry), handled: true, merging: undefined }

@@ -109,6 +109,8 @@ export interface ReportedOutcome {
   readonly retryable: boolean
   readonly duplicateOf?: string
   readonly replayed?: true
+  /** What the model gets was cut to a budget, and so is `result`. */
+  readonly truncated?: true
   readonly result?: unknown
 }
 
@@ -128,7 +130,7 @@ export interface Answer {
 
 /** @internal */
 export const outcomeOf = (outcome: Outcome.Outcome<any>): ReportedOutcome => {
-  const { code, duplicateOf, effect, id, replayed, result, retryable, started, status } = Outcome.toJson(outcome)
+  const { code, duplicateOf, effect, id, replayed, retryable, started, status, truncated } = Outcome.toJson(outcome)
   return {
     id,
     status,
@@ -138,7 +140,8 @@ export const outcomeOf = (outcome: Outcome.Outcome<any>): ReportedOutcome => {
     retryable,
     ...(duplicateOf === undefined ? undefined : { duplicateOf: duplicateOf.id }),
     ...(replayed === undefined ? undefined : { replayed }),
-    ...(status === "ok" ? { result } : undefined)
+    ...(truncated === undefined ? undefined : { truncated }),
+    ...(status === "ok" ? { result: Outcome.forModel(outcome).value } : undefined)
   }
 }
 

@@ -3,6 +3,7 @@
  *
  * @since 0.1.0
  */
+import * as ResultBudget from "../../ResultBudget.ts"
 import * as Laws from "../Laws.ts"
 import type { MergedFacts, Observation, ToolFacts } from "../laws/observation.ts"
 import { canonical, keysOf } from "./keys.ts"
@@ -76,5 +77,33 @@ const observationOf = (scenario: Form.Scenario, observed: Report.Observed): Obse
 }
 
 /** All that has to hold in every scenario, each breach in words. @internal */
-export const rules = (scenario: Form.Scenario, observed: Report.Observed): ReadonlyArray<string> =>
-  Laws.broken(observationOf(scenario, observed))
+export const rules = (scenario: Form.Scenario, observed: Report.Observed): ReadonlyArray<string> => [
+  ...Laws.broken(observationOf(scenario, observed)),
+  ...tooLong(scenario, observed)
+]
+
+/** What the model gets, and is longer than it may be (R29). */
+const tooLong = ({ policy, tools }: Form.Scenario, observed: Report.Observed): ReadonlyArray<string> =>
+  observed.turns.flatMap((turn, index) => {
+    const answers = turn.repeats === undefined ? turn.answers ?? [] : []
+    const lengths = answers.map(({ model }) => ResultBudget.lengthOf(model))
+    const most = (budget: Form.Tool["resultBudget"]) => budget === undefined ? Infinity : Math.max(3, budget.maxChars)
+    const alone = answers.flatMap(({ outcome }, position) => {
+      const name = turn.calls[position]?.name ?? ""
+      const limit = outcome.status === "ok" && Object.hasOwn(tools, name) ? most(tools[name]!.resultBudget) : Infinity
+      return lengths[position]! <= limit ? [] : [
+        `R29: turn ${index}, call ${position} (${JSON.stringify(outcome.id)}): expected a result of at most ${limit} ` +
+        `characters, got ${lengths[position]}`
+      ]
+    })
+    const all = answers.reduce(
+      (all, { outcome }, position) => outcome.status === "ok" ? all + lengths[position]! : all,
+      0
+    )
+    const limit = policy?.resultBudget?.maxChars ?? Infinity
+    // A mark for each result is the shortest that there is.
+    const least = answers.filter(({ outcome }) => outcome.status === "ok").length * 3
+    return all <= Math.max(limit, least)
+      ? alone
+      : [...alone, `R29: turn ${index}: expected results of at most ${limit} characters together, got ${all}`]
+  })

@@ -10,6 +10,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
+import * as ArtifactStore from "../../ArtifactStore.ts"
 import * as Backend from "../../Backend.ts"
 import * as Coalescer from "../../Coalescer.ts"
 import * as IdempotencyStore from "../../IdempotencyStore.ts"
@@ -212,6 +213,7 @@ const toolOf = (
     ToolPolicy.failures(classed)
   ]
   if (said.repeatable === true) policies.push(ToolPolicy.repeatable)
+  if (said.resultBudget !== undefined) policies.push(ToolPolicy.resultBudget(said.resultBudget))
   if (said.idempotency === "forward" || said.idempotency === "record") {
     const template = said.idempotencyKey
     const key = (params: unknown) => template === undefined ? `${name} ${canonical(params)}` : fill(template, params)
@@ -239,7 +241,9 @@ export const optionsOf = (policy: Form.Scenario["policy"], nested: boolean): Tur
   dedupe: policy?.dedupe,
   nameRepair: policy?.nameRepair,
   grace: policy?.graceMs ?? "infinite",
-  deadline: nested ? undefined : policy?.deadlineMs
+  deadline: nested ? undefined : policy?.deadlineMs,
+  // What a nested turn gives goes to the handler that runs it.
+  resultBudget: nested ? undefined : policy?.resultBudget
 })
 
 /** @internal */
@@ -310,7 +314,13 @@ export const stage = (
   return {
     world,
     toolkit,
-    layer: Layer.mergeAll(Turn.layer() as Layer.Layer<any>, keys, toolkit.toLayer(handlers as any), ...services),
+    layer: Layer.mergeAll(
+      Turn.layer() as Layer.Layer<any>,
+      ArtifactStore.layerMemory(),
+      keys,
+      toolkit.toLayer(handlers as any),
+      ...services
+    ),
     permits: (services) =>
       Object.fromEntries(
         Array.from(backends.values(), ({ name, service }) => [

@@ -68,6 +68,8 @@ export const ofEvent = (event: TurnEvent.TurnEvent): string => {
       return `${call} ${event.ok ? "is undone" : "cannot be undone"}`
     case "CallEnded":
       return `${call} is answered: ${outcomeOf(event.outcome)}`
+    case "ResultCut":
+      return `${call} is shown to the model with ${event.to} of its ${event.of} characters`
     case "CallSettledLate":
       return `${call} ends late, and would have been answered: ${outcomeOf(event.outcome)}`
   }
