@@ -444,7 +444,7 @@ const description =
  * **Example** (A page that was cut, and the rest of it)
  *
  * ```ts import.meta.vitest
- * import { Effect, pipe, Schema } from "effect"
+ * import { Effect, Layer, pipe, Schema } from "effect"
  * import { Tool, Toolkit } from "effect/ai"
  * import { ArtifactStore, Outcome, ToolCall, ToolPolicy, Turn } from "effect-turn"
  *
@@ -465,10 +465,8 @@ const description =
  *   const [rest] = yield* Turn.run(toolkit, [ToolCall.make("c2", "read_artifact", args)])
  *   return Outcome.forModel(rest!).value
  * })
- * const rest = await program.pipe(
- *   Effect.provide([handlers, ArtifactStore.layerMemory(), Turn.layer()]),
- *   Effect.runPromise
- * ) // => ({ total: 12000, offset: 11990, text: "rem ipsum " })
+ * const services = Layer.mergeAll(handlers, ArtifactStore.layerMemory(), Turn.layer())
+ * const rest = await Effect.runPromise(Effect.provide(program, services)) // => ({ total: 12000, offset: 11990, text: "rem ipsum " })
  * ```
  *
  * @category tools

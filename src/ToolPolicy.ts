@@ -698,7 +698,7 @@ export const failures = <T extends Tool.Any>(failures: Failures<Tool.Failure<T>>
  *   Effect.provide([handlers, Turn.layer()]),
  *   Effect.runPromise
  * )
- * const told = Outcome.forModel(outcome!).value // => "lorem ipsum lorem ipsum lorem ipsum lorem ip… [shown: 44 of 12000 characters]"
+ * const told = Outcome.forModel(outcome!).value // => "lorem ipsum lorem ipsum lorem ipsum lorem … [shown: 42 of 12000 characters]"
  * const whole = outcome!.status === "ok" && outcome!.result.length // => 12000
  * ```
  *

@@ -917,6 +917,9 @@ export interface ModelOptions extends Omit<Options, "turn" | "finishReason" | "m
  *
  * The spans of handlers are beside the span of the model's request, and no longer in it: the request is over when they run.
  *
+ * The part of a result that was cut is encoded by the schema of its tool only where that takes what is left of it, as a text does. A history
+ * that is made of it takes anything.
+ *
  * **Example** (One line changes)
  *
  * ```ts import.meta.vitest

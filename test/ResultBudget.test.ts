@@ -111,7 +111,7 @@ describe("ResultBudget.cut", () => {
     { text: Arbitrary.map(Arbitrary.array(text, { maxLength: 60 }), (all) => all.join("")), at: int(-1, 2_500) },
     ({ at, text }) => {
       const borders = [...Array.from(new Intl.Segmenter("en").segment(text), ({ index }) => index), text.length]
-      const expected = borders.filter((border) => border <= at).at(-1) ?? 0
+      const expected = borders.findLast((border) => border <= at) ?? 0
       assert.strictEqual(ResultBudget.borderBefore(text, at), expected)
     },
     runs(500)

@@ -368,7 +368,8 @@ describe("9. what was cut can be had in full", () => {
   const family = "👩‍👩‍👧‍👦"
   /** So long, with characters that are easily cut in two wherever a page or a mark may end. */
   const textOf = (position: number) =>
-    `${position} ${`é${family}\"e\u0301 `.repeat(sizes[position]!)}`.slice(0, sizes[position]! - family.length) + family
+    `${position} ${`é${family}"\\ e\u0301 `.repeat(sizes[position]!)}`.slice(0, sizes[position]! - family.length) +
+    family
   const rowsOf = (position: number) =>
     Array.from({ length: sizes[position]! / 50 }, (_, row) => ({ row, name: `${family} ${"x".repeat(20)}` }))
 

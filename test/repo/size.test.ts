@@ -5,8 +5,9 @@ import { checkSizes } from "./checks/size.ts"
 
 /** Bytes after gzip. A budget changes in the commit that needs it, with a reason in the change log. */
 const budgets = {
-  Agent: 54_000,
+  Agent: 57_500,
   Approval: 3_000,
+  ArtifactStore: 4_500,
   Backend: 7_500,
   BatchTool: 17_000,
   Coalescer: 9_500,
@@ -15,11 +16,12 @@ const budgets = {
   IdempotencyStore: 6_000,
   Outcome: 1_200,
   ParkedTurns: 4_500,
+  ResultBudget: 1_900,
   Siblings: 3_500,
   ToolCall: 600,
   ToolDurations: 1_500,
   ToolPolicy: 2_500,
-  Turn: 54_000,
+  Turn: 57_500,
   TurnContext: 500,
   TurnError: 1_200,
   TurnEvent: 400,
@@ -28,7 +30,7 @@ const budgets = {
   TurnPlan: 6_500,
   TurnStore: 11_500,
   TurnTelemetry: 4_000,
-  "testing/index": 93_000,
+  "testing/index": 97_500,
   "wire/index": 7_000
 }
 

@@ -1,6 +1,7 @@
 /** R29: what of a turn's answers goes to the model. */
 import { assert, describe, it } from "@effect/vitest"
 import {
+  Agent,
   ArtifactStore,
   Outcome,
   ResultBudget,
@@ -249,7 +250,7 @@ describe("R29: a budget of a tool", () => {
       const texts = output.flatMap((part) => part.type === "text" ? [part.text] : [])
       assert.isAtMost(sum(texts.map((text) => ResultBudget.lengthOf(text))), 300)
       assert.strictEqual(texts[1], "the end")
-      assert.strictEqual((output[1] as Prompt.FilePart).data.length, 5_000)
+      assert.strictEqual(((output[1] as Prompt.FilePart).data as Uint8Array).length, 5_000)
       assert.isUndefined(small!.shown)
     }).pipe(Effect.provide(layer)))
 
@@ -588,6 +589,32 @@ describe("R29: what is read again", () => {
 
   it("bad lengths of pages are refused", () =>
     assert.throws(() => ArtifactStore.read({ maxLength: 0 }), /^ArtifactStore.read: the limit "maxLength"/))
+})
+
+describe("R29: agents", () => {
+  it.effect("the history of an agent has what was cut, its steps the whole", () =>
+    Effect.gen(function*() {
+      const { prompt, steps } = yield* drive(Agent.run({
+        prompt: "go",
+        toolkit,
+        turn: { resultBudget: { maxChars: 600 } }
+      }))
+      const outcomes = steps.flatMap((step) => step.outcomes)
+      assert.strictEqual(outcomes[0]!.status === "ok" && outcomes[0]!.result, letters(5_000))
+      assert.isAtMost(sum(lengths(outcomes)), 600)
+      const answers = prompt.content.filter(({ role }) => role === "tool")
+      assert.isAtMost(JSON.stringify(answers).length, 1_200)
+      assert.include(JSON.stringify(answers), outcomes[0]!.artifact!)
+    }).pipe(Effect.provide([
+      FakeModel.layer([
+        FakeModel.calls([
+          FakeModel.call("free", { n: 5_000 }, { id: "a" }),
+          FakeModel.call("free", { n: 4_000 }, { id: "b" })
+        ]),
+        FakeModel.text("done")
+      ]),
+      withStore
+    ])))
 })
 
 describe("R29: the governed model", () => {

@@ -93,7 +93,7 @@ class Later<A> {
     this.waiting = undefined
     for (const then of waiting!) then(value)
   }
-  then(f: (value: A) => void): void {
+  use(f: (value: A) => void): void {
     if (this.waiting === undefined) f(this.value as A)
     else this.waiting.push(f)
   }
@@ -208,7 +208,7 @@ export const fitted = (
     const answers = outcomes.slice()
     let open = over.length
     for (const item of over) {
-      cutOf(turn, budgets, item).then((outcome) => {
+      cutOf(turn, budgets, item).use((outcome) => {
         answers[item.outcome.position] = outcome
         open--
         if (open > 0) return
@@ -220,7 +220,7 @@ export const fitted = (
   if (inTokens.length === 0) return go()
   const count = counter(turn)
   const all = Effect.forEach(inTokens, (item) => counted(count, item), { concurrency: "unbounded", discard: true })
-  beside(turn, all, undefined).then(go)
+  beside(turn, all, undefined).use(go)
 }
 
 /** What cannot be made shorter, and is too much all the same, is said. */
@@ -264,7 +264,7 @@ const cutOf = (turn: Closing, budgets: Budgets, item: Item): Later<AnyOutcome> =
   if (made !== undefined) return made
   const later = new Later<AnyOutcome>()
   budgets.made.set(outcome.position, later)
-  wholeOf(turn, budgets, item).then((whole) => {
+  wholeOf(turn, budgets, item).use((whole) => {
     const tell = (cut: Fitting) => {
       item.shown = {
         length: Math.max(ResultBudget.lengthOf(cut.value), cut.output === undefined ? 0 : lengthOfTexts(cut.output)),
@@ -276,7 +276,7 @@ const cutOf = (turn: Closing, budgets: Budgets, item: Item): Later<AnyOutcome> =
     }
     if (item.maxTokens === Infinity) return tell(cutTo(item, item.maxChars, whole))
     const smallest = cutTo(item, 0, whole)
-    beside(turn, cutToTokens(counter(turn), item, whole), smallest).then(tell)
+    beside(turn, cutToTokens(counter(turn), item, whole), smallest).use(tell)
   })
   return later
 }
@@ -390,9 +390,9 @@ export const answered = (
   if (budgets.turn !== undefined) return
   const item = itemOf(budgets, outcome)
   if (item === undefined) return tell(outcome)
-  const go = () => isOver(item) ? cutOf(turn, budgets, item).then(tell) : tell(outcome)
+  const go = () => isOver(item) ? cutOf(turn, budgets, item).use(tell) : tell(outcome)
   if (!countsTokens(item.limit)) return go()
-  beside(turn, counted(counter(turn), item), undefined).then(go)
+  beside(turn, counted(counter(turn), item), undefined).use(go)
 }
 
 /** Makes answers fit the budgets of their tools that no turn gives: those of one that is given up. */
