@@ -209,7 +209,7 @@ export interface RequestEnded extends Base {
 
 /**
  * What the model gets of an answer was cut to a budget. `of` and `to` are how long the whole and the rest are, in characters of their
- * JSON. `artifact` is the id under which the whole is kept, undefined where it is not. It comes when the turn closes, before `TurnEnded`;
+ * JSON. `artifact` is the id under which the whole is kept, undefined where it is not. It comes before `TurnEnded`;
  * the outcome in `CallEnded` is whole.
  *
  * @category models

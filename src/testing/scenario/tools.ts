@@ -310,13 +310,15 @@ export const stage = (
   }
   const toolkit: Toolkit.Toolkit<any> = Toolkit.make(...tools)
   const services = [...backends.values()].map(({ layer }) => layer as Layer.Layer<any>)
+  // What is not needed takes no step, so that a replay of an exploration means what it meant before.
+  const budgets = [scenario.policy, ...Object.values(scenario.tools)]
+  if (budgets.some((one) => one?.resultBudget !== undefined)) services.push(ArtifactStore.layerMemory())
   const keys = Layer.provide(IdempotencyStore.layer({ digest: "text" }), Layer.succeed(TurnStore.TurnStore, rows))
   return {
     world,
     toolkit,
     layer: Layer.mergeAll(
       Turn.layer() as Layer.Layer<any>,
-      ArtifactStore.layerMemory(),
       keys,
       toolkit.toLayer(handlers as any),
       ...services
