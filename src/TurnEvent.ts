@@ -32,7 +32,8 @@ export interface OfCall extends Base {
 }
 
 /**
- * The list of calls was taken in and planned. `calls` is 0 where they come one by one.
+ * The list of calls was taken in and planned. `calls` is 0 where they come one by one. Where the turn belongs to a conversation, it is
+ * named with its tenant.
  *
  * @category models
  * @since 0.1.0
@@ -41,6 +42,8 @@ export interface OfCall extends Base {
 export interface TurnStarted extends Base {
   readonly _tag: "TurnStarted"
   readonly calls: number
+  readonly tenant?: string | undefined
+  readonly conversation?: string | undefined
 }
 
 /**

@@ -235,7 +235,13 @@ export class TurnState implements TurnPlan.Nested {
 
   private beginEvents(calls: number): void {
     if (this.setting.emit === undefined) return
-    this.emit({ ...this.base(), _tag: "TurnStarted", calls })
+    const { conversation, tenant } = this.identity()
+    this.emit({
+      ...this.base(),
+      _tag: "TurnStarted",
+      calls,
+      ...(conversation === undefined ? undefined : { tenant, conversation })
+    })
     this.startedAt = this.setting.timers.now()
   }
 
