@@ -79,6 +79,9 @@ export * as TurnError from "./TurnError.ts"
 export * as TurnEvent from "./TurnEvent.ts"
 
 /** @since 0.1.0 */
+export * as TurnInsights from "./TurnInsights.ts"
+
+/** @since 0.1.0 */
 export * as TurnJournal from "./TurnJournal.ts"
 
 /** @since 0.1.0 */
