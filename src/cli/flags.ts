@@ -4,6 +4,7 @@ import * as Flag from "effect/cli/Flag"
 import * as Duration from "effect/Duration"
 import * as Option from "effect/Option"
 import { parse } from "../testing/simulation/choices.ts"
+import { Form } from "../TurnInsights.ts"
 
 export const message = Argument.String("MESSAGE").pipe(
   Argument.withDescription('file with the model\'s message as JSON; "-" or nothing is standard input'),
@@ -201,6 +202,72 @@ export const files = Argument.String("FILE").pipe(
   Argument.variadic({ min: 1 })
 )
 
+export const recordings = Argument.String("FILE").pipe(
+  Argument.withDescription('recorded turns; "-" is standard input'),
+  Argument.variadic({ min: 1 })
+)
+
+export const format = Flag.Literals("format", Form.literals).pipe(
+  Flag.withMetavar("FORM"),
+  Flag.withDescription(
+    "of all files: events, calls, chat, responses, anthropic or otel. Default: found out for each file"
+  ),
+  Flag.optional
+)
+
+export const threshold = Flag.String("threshold").pipe(
+  Flag.withMetavar("N"),
+  Flag.withDescription("list tools that are called more often than that in one user turn (default 3)"),
+  Flag.filterMap(parseCount, () => "Expected: how many calls, a whole number from 1 to 999999999"),
+  Flag.withDefault(3)
+)
+
+export const batchSize = Flag.String("size").pipe(
+  Flag.withMetavar("N"),
+  Flag.withDescription("the most items of one request to a backend (default 10)"),
+  Flag.filterMap(parseCount, () => "Expected: how many items, a whole number from 1 to 999999999"),
+  Flag.withDefault(10)
+)
+
+export const charsPerToken = Flag.String("chars-per-token").pipe(
+  Flag.withMetavar("N"),
+  Flag.withDescription("how many characters a token is, for the estimates (default 4)"),
+  Flag.filterMap(parseRatio, () => 'Expected: a number from 0.1 to 100, such as "3.5"'),
+  Flag.withDefault(4)
+)
+
+export const gap = Flag.String("gap").pipe(
+  Flag.withMetavar("TIME"),
+  Flag.withDescription(
+    "of events: the longest time between two turns of one user turn, such as 30s or 2m (default 60s)"
+  ),
+  Flag.filterMap(
+    (text) => Option.map(parseTime(text, 0), Math.round),
+    () => 'Expected: 0, or a time under 24 days, such as "500ms", "30s", "2m" or "1 minute"'
+  ),
+  Flag.withDefault(60_000)
+)
+
+export const rows = Flag.String("limit").pipe(
+  Flag.withMetavar("N"),
+  Flag.withDescription("at most so many rows of each table on standard output (default 10)"),
+  Flag.filterMap(parseCount, () => "Expected: how many rows, a whole number from 1 to 999999999"),
+  Flag.withDefault(10)
+)
+
+export const html = Flag.String("html").pipe(
+  Flag.withMetavar("FILE"),
+  Flag.withDescription(
+    "write the report as a page with charts too, which loads nothing; a file that is there already is not overwritten"
+  ),
+  Flag.optional
+)
+
+export const overwrite = Flag.Boolean("force").pipe(
+  Flag.withDescription("with --html: overwrite the file"),
+  Flag.withDefault(false)
+)
+
 const units = new Map([["", 1], ["ms", 1], ["s", 1000], ["m", 60_000], ["h", 3_600_000]])
 
 function parseTime(text: string, least: 0 | 1): Option.Option<number> {
@@ -217,6 +284,11 @@ function parseExecution(text: string): Option.Option<"parallel" | "sequential" |
 
 function parseCount(text: string): Option.Option<number> {
   return /^[1-9]\d{0,8}$/.test(text) ? Option.some(Number(text)) : Option.none()
+}
+
+function parseRatio(text: string): Option.Option<number> {
+  const ratio = /^\d{1,3}(\.\d{1,6})?$/.test(text) ? Number(text) : NaN
+  return ratio >= 0.1 && ratio <= 100 ? Option.some(ratio) : Option.none()
 }
 
 function parseReplay(text: string): Option.Option<string> {

@@ -109,6 +109,39 @@ export const scenario = text([
   ])
 ])
 
+export const insights = text([
+  "Reads recorded turns and tells how often tools are called in one user turn (all steps of the model between two messages of the user), and what " +
+  "asking for a list would have saved: round trips to the model, requests to backends, tokens.",
+  "",
+  "FILE is JSON, or JSON lines, in one of these forms (which one is found out):",
+  "  events     what a program keeps of a turn's `onEvent`: one event a line",
+  '  calls      {"calls": [{"id", "name", "arguments"}]}, one a line, and scenario files',
+  "  chat       a history of Chat Completions: its messages, or logs of requests or responses",
+  "  responses  a history of Responses: its items, or logs of requests or responses",
+  "  anthropic  a history of Anthropic's Messages, or logs of requests or responses",
+  "  otel       OpenTelemetry spans with GenAI names: an OTLP export, or a list of spans",
+  "",
+  "Calls of different steps count as one list only where the recording shows that they could have been: other arguments, which repeat " +
+  "nothing that came up first in an answer between, and no calls of other tools between. Events have no arguments, so of them only calls of the " +
+  "same step are merged. Tokens are characters of the recording, divided by --chars-per-token: an estimate of the least that it is. " +
+  "A question mark is a number that the recording does not give.",
+  "",
+  "Turns of events are one user turn when they are of one conversation and follow each other within --gap. Where no event names a conversation, " +
+  "the file is taken as one; where its turns overlap, each stands for itself. " +
+  "Spans are one user turn when they stand below one invoke_agent span, or in one trace.",
+  "",
+  "With --json one object: {version, options, sources, totals, callsPerUserTurn, callsPerStep, stepsPerUserTurn, batches, tools, candidates, " +
+  "lists, requests}; its schema is `TurnInsights.Report`.",
+  "",
+  "A file that cannot be read or understood is told on standard error, and the others are counted all the same.",
+  "",
+  ...exitCodes([
+    ["0", "all files were read, whatever is in them"],
+    ["2", "misuse: bad arguments, a file that cannot be read or understood, or an output that cannot be written"],
+    stopped
+  ])
+])
+
 export const demo = text([
   "Runs a travel agent's turn, recorded from a model, on an in-memory travel backend: the plan, the calls while they " +
   "run, the outcomes, and the messages to send back.",

@@ -1,4 +1,4 @@
-/** The command line program: `effect-turn run | plan | scenario | demo | keys`. */
+/** The command line program: `effect-turn run | plan | scenario | insights | demo | keys`. */
 import * as CliConfig from "effect/cli/CliConfig"
 import * as CliOutput from "effect/cli/CliOutput"
 import * as Command from "effect/cli/Command"
@@ -18,6 +18,7 @@ import { exitCode, explain, fromCliError } from "./failure.ts"
 import * as Flags from "./flags.ts"
 import * as Help from "./help.ts"
 import * as Input from "./input.ts"
+import * as Insights from "./insights.ts"
 import * as KeyResolve from "./keyResolve.ts"
 import * as Keys from "./keys.ts"
 import * as Recording from "./recording.ts"
@@ -116,6 +117,36 @@ const scenarioCommand = Command.make(
   ])
 )
 
+const insightsFlags = {
+  files: Flags.recordings,
+  format: Flags.format,
+  threshold: Flags.threshold,
+  size: Flags.batchSize,
+  charsPerToken: Flags.charsPerToken,
+  gap: Flags.gap,
+  limit: Flags.rows,
+  json: Flags.json,
+  html: Flags.html,
+  force: Flags.overwrite
+}
+
+const insightsCommand = Command.make("insights", insightsFlags, Insights.insights).pipe(
+  Command.withShortDescription("tell what lists would have saved in recorded turns"),
+  Command.withDescription(Help.insights),
+  Command.withExamples([
+    { command: "effect-turn insights logs/*.jsonl", description: "Which tools should take lists" },
+    { command: "effect-turn insights events.jsonl --html report.html", description: "The same as a page with charts" },
+    {
+      command: "effect-turn insights traces.json --json | jq '.tools[] | select(.over > 0) | .tool'",
+      description: "The tools that are called more than 3 times in one user turn"
+    },
+    {
+      command: "curl -s … | effect-turn insights - --format chat --threshold 5 --size 25",
+      description: "A history from elsewhere, with other limits"
+    }
+  ])
+)
+
 const demoCommand = Command.make("demo", { json: Flags.json }, ({ json }) => runDemo(json)).pipe(
   Command.withShortDescription("run a travel agent's turn"),
   Command.withDescription(Help.demo)
@@ -209,7 +240,7 @@ const keysCommand = Command.make("keys").pipe(
 
 const command = Command.make("effect-turn").pipe(
   Command.withDescription(Help.root),
-  Command.withSubcommands([runCommand, planCommand, scenarioCommand, demoCommand, keysCommand])
+  Command.withSubcommands([runCommand, planCommand, scenarioCommand, insightsCommand, demoCommand, keysCommand])
 )
 
 const job = (

@@ -15,7 +15,7 @@ export interface Input extends Dialect.Decoded<unknown> {
 
 export const read = (file: string): Effect.Effect<Input, Misuse, FileSystem.FileSystem | Stdio.Stdio> =>
   file === "-"
-    ? Effect.flatMap(readStdin, (text) => decode("standard input", text))
+    ? Effect.flatMap(readStdin(noMessage), (text) => decode("standard input", text))
     : Effect.flatMap(
       readFile(file, 'give the path of a file, or "-" for standard input'),
       (text) => decode(file, text)
@@ -41,29 +41,31 @@ export const readFile = (file: string, advice: string): Effect.Effect<string, Mi
 const isDirectory = (cause: unknown): boolean =>
   typeof cause === "object" && cause !== null && "code" in cause && cause.code === "EISDIR"
 
-const readStdin: Effect.Effect<string, Misuse, Stdio.Stdio> = Effect.gen(function*() {
-  const stdio = yield* Stdio.Stdio
-  if (yield* stdio.stdinIsTerminal) {
-    return yield* new Misuse({
-      what: "no message",
-      expected: "a message in a file or on standard input",
-      received: "neither: standard input is a terminal",
-      advice: "give a file (effect-turn run message.json …) or pipe one in (… | effect-turn run - …)"
-    })
-  }
-  return yield* stdio.stdin.pipe(
-    Stream.decodeText,
-    Stream.mkString,
-    Effect.mapError((error) =>
-      new Misuse({
-        what: "cannot read standard input",
-        expected: "text",
-        received: isDirectory(error.reason.cause) ? "a directory" : describeThrown(error),
-        advice: "give the path of a file in place of it"
-      })
+const noMessage = {
+  what: "no message",
+  expected: "a message in a file or on standard input",
+  received: "neither: standard input is a terminal",
+  advice: "give a file (effect-turn run message.json …) or pipe one in (… | effect-turn run - …)"
+}
+
+/** The text of standard input; `nothing` is what to say where it is a terminal. */
+export const readStdin = (nothing: typeof noMessage): Effect.Effect<string, Misuse, Stdio.Stdio> =>
+  Effect.gen(function*() {
+    const stdio = yield* Stdio.Stdio
+    if (yield* stdio.stdinIsTerminal) return yield* new Misuse(nothing)
+    return yield* stdio.stdin.pipe(
+      Stream.decodeText,
+      Stream.mkString,
+      Effect.mapError((error) =>
+        new Misuse({
+          what: "cannot read standard input",
+          expected: "text",
+          received: isDirectory(error.reason.cause) ? "a directory" : describeThrown(error),
+          advice: "give the path of a file in place of it"
+        })
+      )
     )
-  )
-})
+  })
 
 const forms =
   "a provider's message as JSON: a Chat Completions response, a choice or an assistant message, or the neutral form"

@@ -8,7 +8,8 @@ import { again, find, type Which } from "./keyFind.ts"
 import * as Lines from "./keyLines.ts"
 import * as KeyStore from "./keyStore.ts"
 import { Sizes } from "./terminal.ts"
-import { clean, colours, type Paint, plain } from "./text.ts"
+import { clean } from "./text.ts"
+import { stdoutPaint } from "./view.ts"
 
 export interface ListFlags extends KeyStore.Flags {
   readonly tenant: Option.Option<string>
@@ -33,7 +34,7 @@ export const list = (flags: ListFlags) =>
     if (!flags.json && entries.length > 0) {
       const { columns } = (yield* Sizes).stdout()
       const now = yield* Clock.currentTimeMillis
-      const { hidden, text } = Lines.table(entries, { now, width: columns, paint: yield* paint })
+      const { hidden, text } = Lines.table(entries, { now, width: columns, paint: yield* stdoutPaint })
       yield* Console.log(text)
       if (hidden.length > 0) {
         yield* Console.error(`too narrow for ${hidden.join(", ")}: see effect-turn keys show ID, or --json`)
@@ -56,7 +57,7 @@ export const show = (flags: Which & { readonly json: boolean }) =>
     const opened = yield* KeyStore.open(flags)
     const entry = yield* find(opened, flags)
     const now = yield* Clock.currentTimeMillis
-    yield* Console.log(flags.json ? Lines.toJson(entry) : Lines.details(entry, { now, paint: yield* paint }))
+    yield* Console.log(flags.json ? Lines.toJson(entry) : Lines.details(entry, { now, paint: yield* stdoutPaint }))
   }))
 
 export const expire = (flags: KeyStore.Flags & { readonly json: boolean }) =>
@@ -73,9 +74,3 @@ export const expire = (flags: KeyStore.Flags & { readonly json: boolean }) =>
     )
     if (forgotten === 0) yield* warn(yield* emptiness)
   }))
-
-const paint: Effect.Effect<Paint> = Effect.gen(function*() {
-  const { columns } = (yield* Sizes).stdout()
-  const env = globalThis.process?.env ?? {}
-  return columns > 0 && env["TERM"] !== "dumb" && (env["NO_COLOR"] ?? "") === "" ? colours : plain
-})

@@ -39,6 +39,13 @@ export const screen: Effect.Effect<Screen, never, Stdio.Stdio> = Effect.gen(func
   }
 })
 
+/** Colours for standard output, where it is a terminal whose owner has not said no to them. */
+export const stdoutPaint: Effect.Effect<Paint> = Effect.gen(function*() {
+  const { columns } = (yield* Sizes).stdout()
+  const env = globalThis.process?.env ?? {}
+  return columns > 0 && env["TERM"] !== "dumb" && (env["NO_COLOR"] ?? "") === "" ? colours : plain
+})
+
 /** A view of one turn: `onEvent` never waits and never throws. */
 export interface View {
   readonly progress: Progress.Progress

@@ -27,7 +27,18 @@ describe("help", () => {
       for (const args of [["--help"], []]) {
         const { code, out } = yield* run(args)
         assert.strictEqual(code, 0)
-        for (const text of ["run ", "plan ", "scenario ", "demo ", "keys ", "Exit codes", "130  stopped by Ctrl-C"]) {
+        for (
+          const text of [
+            "run ",
+            "plan ",
+            "scenario ",
+            "insights ",
+            "demo ",
+            "keys ",
+            "Exit codes",
+            "130  stopped by Ctrl-C"
+          ]
+        ) {
           assert.include(out, text)
         }
       }
@@ -47,6 +58,7 @@ describe("help", () => {
         ],
         plan: ["runs nothing", "toolkit   an effect/ai Toolkit", "EXAMPLES"],
         scenario: ["virtual time", "FILE...", "EXAMPLES", "--explore N", "--replay TEXT"],
+        insights: ["FILE...", "--threshold N", "--html FILE", "anthropic  a history", "EXAMPLES"],
         demo: ["travel agent"],
         keys: ["in doubt", "sqlite:FILE", "list ", "show ", "resolve ", "expire "],
         "keys list": ["--state STATE", "--limit N", "EXAMPLES"],
@@ -68,7 +80,7 @@ describe("help", () => {
     Effect.gen(function*() {
       for (const columns of [0, 60]) {
         for (
-          const command of [[], ["run"], ["plan"], ["scenario"], ["demo"], ["keys"], ["keys", "list"], [
+          const command of [[], ["run"], ["plan"], ["scenario"], ["insights"], ["demo"], ["keys"], ["keys", "list"], [
             "keys",
             "resolve"
           ], ["keys", "expire"]]
@@ -88,6 +100,7 @@ describe("help", () => {
         run: yield* of("run"),
         plan: yield* of("plan"),
         scenario: yield* of("scenario"),
+        insights: yield* of("insights"),
         demo: yield* of("demo")
       }
       for (const command of ["run", "plan"] as const) {
@@ -99,6 +112,7 @@ describe("help", () => {
       assert.deepStrictEqual(codes(texts.run), [0, 1, 2, 130])
       assert.deepStrictEqual(codes(texts.plan), [0, 2])
       assert.deepStrictEqual(codes(texts.scenario), [0, 1, 2, 130])
+      assert.deepStrictEqual(codes(texts.insights), [0, 2, 130])
       assert.deepStrictEqual(codes(texts.demo), [0, 130])
       assert.include(texts.run, "0 every call is ok, or was run by the provider")
       assert.include(texts.run, "A Ctrl-C after that leaves at once")
@@ -115,7 +129,9 @@ describe("help", () => {
       const { version } = JSON.parse(fs.readFileSync(path.join(import.meta.dirname, "../../package.json"), "utf8"))
       assert.include((yield* run(["--version"])).out, version)
       const completions = (yield* run(["--completions", "bash"])).out
-      for (const text of ["scenario", "expire", "--not-applied"]) assert.include(completions, text)
+      for (const text of ["scenario", "expire", "--not-applied", "insights", "--chars-per-token"]) {
+        assert.include(completions, text)
+      }
     }))
 })
 
@@ -546,7 +562,7 @@ describe("demo", () => {
 describe("misuse exits 2, and says what was expected, what came and what to do", () => {
   const message = fixture("message.json")
   const cases: ReadonlyArray<readonly [string, ReadonlyArray<string>, ReadonlyArray<string | RegExp>, string?]> = [
-    ["an unknown command", ["rum"], ["run, plan, scenario, demo or keys", "rum", "did you mean run?"]],
+    ["an unknown command", ["rum"], ["run, plan, scenario, insights, demo or keys", "rum", "did you mean run?"]],
     ["an unknown flag", ["run", "--jso"], ["has no flag --jso", "did you mean --json?", "effect-turn run --help"]],
     ["no tools", ["run", message], ["needs --tools"]],
     ["no files", ["scenario"], ["needs FILE"]],
