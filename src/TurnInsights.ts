@@ -396,7 +396,8 @@ export type Report = typeof Report.Type
  *
  * - *Round trips.* A step goes when all its calls are of this tool and could have been written some steps earlier, with those of the same
  *   tool there. They could when the steps between hold calls of this tool alone, their arguments and the answers between are in the recording, the
- *   arguments differ from those asked already, no call of the tool failed there, and no word or number of the arguments came up
+ *   arguments differ from those asked already, no call of the tool failed there (where the recording tells failures),
+ *   and no word or number of the arguments came up
  *   for the first time in an answer between. What is *decided* by an answer and does not repeat a word of it cannot be seen.
  * - *Requests to the backend.* Calls that could have been together, n of them, are ⌈n / size⌉ requests. Without arguments only the calls of one
  *   step are known to be together. Where a coalescer has merged them already, its own requests are what is compared.

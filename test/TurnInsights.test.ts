@@ -627,7 +627,7 @@ describe("turns that were run", () => {
       const calls = Array.from({ length: 12 }, (_, i) => ToolCall.make(`c${i}`, "get_order", { id: `w${i}` }))
       yield* Turn.run(toolkit, calls, { onEvent: (event) => events.push(event) }).pipe(
         Effect.provide([
-          toolkit.toLayer({ get_order: Coalescer.marked(() => Effect.die("not run")) as any }),
+          toolkit.toLayer({ get_order: Coalescer.handler(Merged) }),
           Turn.layer()
         ]),
         Effect.provide(TurnContext.make({ tenant: "north" }))
@@ -741,6 +741,18 @@ describeShared("recorded turns", (shared) => {
       assert.strictEqual(report.totals.calls, rows(name).reduce((sum, { calls }) => sum + calls.length, 0))
       assert.strictEqual(report.totals.userTurns, rows(name).length)
     }
+  })
+
+  it("scenario files are lists of calls", () => {
+    const folder = path.join(shared, "scenarios")
+    const files = fs.readdirSync(folder).filter((file) => file.endsWith(".json") && !file.includes("schema"))
+    for (const file of files) {
+      const text = fs.readFileSync(path.join(folder, file), "utf8")
+      const turns: ReadonlyArray<any> = JSON.parse(text).turns
+      const calls = turns.flatMap(({ calls, resume }) => resume === true ? [] : calls)
+      assert.strictEqual(analyse(text).totals.calls, calls.length, file)
+    }
+    assert.isAbove(files.length, 0)
   })
 
   it("providers' own responses are read as they are", () => {

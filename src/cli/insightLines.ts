@@ -9,6 +9,8 @@ interface Column {
   readonly title: string
   /** Names are on the left and give way where there is no room; numbers are on the right and never cut. */
   readonly name?: true
+  /** Left out where there is no room. */
+  readonly spare?: true
 }
 
 const grouped = new Intl.NumberFormat("en-US", { maximumFractionDigits: 1 })
@@ -18,8 +20,9 @@ const shown = (cell: Cell): string =>
 
 const gap = 2
 
-/** How wide a name is made at least, and at most where there is no terminal. */
-const leastName = 8
+/** Names are cut down to this before a column is left out, and to that after. */
+const cutBefore = 20
+const cutAfter = 8
 
 /** A table as wide as the terminal at most; 0 where there is none. */
 const table = (
@@ -31,20 +34,27 @@ const table = (
   const wide = columns.map(({ title }, i) =>
     Math.max(displayWidth(title), ...texts.map((row) => displayWidth(row[i]!)))
   )
-  const names = columns.flatMap(({ name }, i) => name === true ? [i] : [])
-  let over = width === 0 ? 0 : wide.reduce((sum, one) => sum + one + gap, -gap) - width
-  // The widest name gives way first.
-  while (over > 0) {
-    const widest = names.reduce((a, b) => wide[b]! > wide[a]! ? b : a)
-    if (wide[widest]! <= leastName) break
-    wide[widest]!--
-    over--
+  let kept = [...columns.keys()]
+  const over = () => width === 0 ? 0 : kept.reduce((sum, i) => sum + wide[i]! + gap, -gap) - width
+  const shrink = (least: number) => {
+    const names = kept.filter((i) => columns[i]!.name === true)
+    for (let left = over(); left > 0; left--) {
+      // The widest name gives way first.
+      const widest = names.reduce((a, b) => wide[b]! > wide[a]! ? b : a)
+      if (wide[widest]! <= least) return
+      wide[widest]!--
+    }
   }
+  shrink(cutBefore)
+  if (over() > 0) kept = kept.filter((i) => columns[i]!.spare !== true)
+  shrink(cutAfter)
   const line = (cells: ReadonlyArray<string>, colour: (text: string) => string = (text) => text) =>
-    columns.map(({ name }, i) => {
+    kept.map((i) => {
       const text = cells[i]!
       return colour(
-        name === true ? pad(cut(text, wide[i]!), wide[i]!) : " ".repeat(wide[i]! - displayWidth(text)) + text
+        columns[i]!.name === true
+          ? pad(cut(text, wide[i]!), wide[i]!)
+          : " ".repeat(wide[i]! - displayWidth(text)) + text
       )
     }).join(" ".repeat(gap)).trimEnd()
   return [line(columns.map(({ title }) => title), paint.strong), ...texts.map((row) => line(row))].join("\n")
@@ -97,14 +107,15 @@ export const report = (
           options
         )
       }${more(over.length, limit)}\n${savedIn(totals.saved)}`,
-      `${paint.faint("the user turns that would have saved most (#conversation.turn)")}\n${
+      `${paint.faint("the user turns that would have saved most (#: conversation and turn)")}\n${
         table(
           [
             { title: "where", name: true },
+            { title: "#" },
             { title: "tool", name: true },
             { title: "calls" },
-            { title: "steps" },
-            { title: "distinct" },
+            { title: "steps", spare: true },
+            { title: "distinct", spare: true },
             { title: "trips" },
             { title: "requests" },
             { title: "tokens" }
@@ -112,7 +123,8 @@ export const report = (
           candidates.slice(0, limit).map((
             { calls, conversation, distinct, index, saved, source, steps, tool, turn }
           ) => [
-            `${lastOf(source)} #${index}.${turn}${conversation === null ? "" : ` ${conversation}`}`,
+            `${lastOf(source)}${conversation === null ? "" : ` ${conversation}`}`,
+            `${index}.${turn}`,
             tool,
             calls,
             steps,

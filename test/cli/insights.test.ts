@@ -57,9 +57,9 @@ describe("insights", () => {
         `get_order           1     6            5         5     ${tokens}`,
         `in all 5 round trips, 5 requests to backends, about ${tokens} tokens`,
         "",
-        "the user turns that would have saved most (#conversation.turn)",
-        "where             tool       calls  steps  distinct  trips  requests  tokens",
-        `orders.json #1.1  get_order      6      6         6      5         5     ${tokens}`
+        "the user turns that would have saved most (#: conversation and turn)",
+        "where          #  tool       calls  steps  distinct  trips  requests  tokens",
+        `orders.json  1.1  get_order      6      6         6      5         5     ${tokens}`
       ])
     }))
 

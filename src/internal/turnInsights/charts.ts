@@ -46,8 +46,10 @@ ${svg}
 <p class="hidden" id="${id}-text">${escape(says)}</p>
 </figure>`
 
-const open = (id: string, title: string, height: number): string =>
-  `<svg role="img" aria-label="${escape(title)}" aria-describedby="${id}-text" width="100%" height="${height}">`
+const open = (id: string, title: string, height: number, kind: "bars" | "ranks"): string =>
+  `<svg role="img" aria-label="${
+    escape(title)
+  }" aria-describedby="${id}-text" class="${kind}" width="100%" height="${height}">`
 
 const percent = (share: number): string => `${Math.round(share * 1e4) / 100}%`
 
@@ -61,22 +63,26 @@ export const histogram = (chart: Chart): string => {
   // Not wider than a bar should be, where there are few.
   const wide = Math.min(each * 0.8, 0.12)
   const sparse = Math.ceil(bars.length / 8)
-  const shapes = bars.map(({ label, value }, i) => {
-    const middle = percent((i + 0.5) * each)
-    const high = value === 0 ? 0 : Math.max(2, (value / most) * room)
-    const rare = i % sparse === 0 ? "" : ' class="rare"'
-    return `<rect x="${percent((i + 0.5) * each - wide / 2)}" width="${percent(wide)}" y="${
+  const heights = bars.map(({ value }) => value === 0 ? 0 : Math.max(2, (value / most) * room))
+  const shapes = heights.map((high, i) =>
+    `<rect x="${percent((i + 0.5) * each - wide / 2)}" width="${percent(wide)}" y="${
       bottom - high
-    }" height="${high}" rx="2"/>` +
-      `<text x="${middle}" y="${bottom + 16}"${rare}>${escape(label)}</text>` +
-      (value === 0
+    }" height="${high}" rx="2"/>`
+  )
+  // After all shapes, so that none covers a number.
+  const texts = bars.map(({ label, value }, i) => {
+    const middle = percent((i + 0.5) * each)
+    const rare = i % sparse === 0 ? "" : "rare"
+    return `<text x="${middle}" y="${bottom + 16}" class="${rare}">${escape(label)}</text>${
+      value === 0
         ? ""
-        : `<text x="${middle}" y="${bottom - high - 5}" class="v${rare === "" ? "" : " rare"}">${short(value)}</text>`)
+        : `<text x="${middle}" y="${bottom - heights[i]! - 5}" class="v ${rare}">${short(value)}</text>`
+    }`
   })
   return figure(
     chart,
-    `${open(id, title, bottom + 40)}<line x1="0" x2="100%" y1="${bottom}" y2="${bottom}"/>${
-      shapes.join("")
+    `${open(id, title, bottom + 40, "bars")}<line x1="0" x2="100%" y1="${bottom}" y2="${bottom}"/>${
+      [...shapes, ...texts].join("")
     }<text x="50%" y="${bottom + 34}" class="axis">${escape(of)}</text></svg>`
   )
 }
@@ -96,5 +102,5 @@ export const ranking = (chart: Chart): string => {
       number(value)
     }</text>`
   })
-  return figure(chart, `${open(id, title, Math.max(1, bars.length) * row)}${shapes.join("")}</svg>`)
+  return figure(chart, `${open(id, title, bars.length * row, "ranks")}${shapes.join("")}</svg>`)
 }

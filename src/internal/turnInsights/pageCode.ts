@@ -22,10 +22,11 @@ dl.tiles .good dd{color:var(--good)}
 .charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,20rem),1fr));gap:1rem;align-items:start}
 figure{margin:0;background:var(--card);border:1px solid var(--line);border-radius:.5rem;padding:1rem;min-width:0;position:relative;container-type:inline-size}
 svg{display:block;overflow:hidden}
+svg.bars{overflow:visible}
 svg rect{fill:var(--bar)}
 svg line{stroke:var(--line)}
 svg text{fill:var(--soft);font-size:12px;text-anchor:middle}
-svg text.v{fill:var(--ink);font-variant-numeric:tabular-nums}
+svg text.v{fill:var(--ink);paint-order:stroke;stroke:var(--card);stroke-width:3px;font-variant-numeric:tabular-nums}
 svg text.name{text-anchor:start;fill:var(--ink)}
 @container (max-width:40rem){svg text.rare{display:none}}
 details{margin-top:.75rem}
@@ -51,7 +52,7 @@ a,button,input,summary,.wide{outline-offset:2px}
 footer{max-width:72rem;margin:3rem auto 2rem;padding:0 1rem}
 li{max-width:44rem;margin-bottom:.35rem}
 @media print{:root{color-scheme:light;--paper:#fff;--card:#fff;--ink:#000;--soft:#444;--line:#bbb;--bar:#444;--good:#000}
-.tools,.skip,details:not([open]){display:none}figure,tr,dl.tiles div{break-inside:avoid}.wide{overflow:visible}thead{display:table-header-group}
+.tools,.skip,details:not([open]){display:none}figure,tr,dl.tiles div{break-inside:avoid}.wide{overflow:visible;border:0}table{font-size:.7rem}th,td{padding:.2rem .35rem}.long,thead .n{min-width:0}thead{display:table-header-group}
 svg rect{print-color-adjust:exact;-webkit-print-color-adjust:exact}}
 `
 
