@@ -40,6 +40,7 @@ describe("generated scenarios", () => {
           count(kind)
         }
         if (report.outcomes?.includes(null) === true) count("crashed")
+        if ((report.requests?.["list"] ?? 0) > 0) count("merged")
         if (report.spans?.some(({ attempt }) => attempt > 1) === true) count("retried")
         assert.deepStrictEqual(report.failures, [])
       }),
@@ -67,7 +68,9 @@ describe("generated scenarios", () => {
       "in_doubt",
       "key_reused",
       "retried",
-      "crashed"
+      "crashed",
+      "merged",
+      "not_found"
     ]
     assert.deepStrictEqual(kinds.filter((kind) => (seen.get(kind) ?? 0) < 5), [])
   })

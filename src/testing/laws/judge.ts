@@ -440,10 +440,12 @@ export const limitsKept = (o: Observation): Judged => {
         named(o, run)
       } began`
     ]
+  // A request for a call inside a handler runs on the permit that the handler lends it, and nobody sees whose it is.
+  const lent = new Set(o.requests?.flatMap(({ backend, tool }) => o.alsoAsked?.has(tool) === true ? [backend] : []))
   return together(
     each(beginnings(o), ({ place, run }) => {
       const limits = run.backend === undefined ? undefined : o.backends.get(run.backend)
-      if (limits === undefined) return undefined
+      if (limits === undefined || lent.has(run.backend)) return undefined
       const there = busy(o, place).filter((one) => one.backend === run.backend)
       const own = there.filter((one) => one.tenant === run.tenant).length
       return [

@@ -244,6 +244,7 @@ export interface Sample {
  *
  * - `tools`, `backends`: what is known beforehand, by name.
  * - `runs`: every run of a handler, as `FakeTool.World` keeps them, in the order of their starts. `requests`: every request, likewise.
+ * - `alsoAsked`: lookups that calls ask which nobody watches, of turns inside handlers.
  * - `cached`: what was answered from a cache, each as the JSON of lookup, tenant and text.
  * - `permitsAnswered`, `permitsEnd`: permits that were out when the last turn was answered, and when all was over, by backend.
  * - `crashes`: where in the order of everything the process crashed, and another went on with what is stored alone.
@@ -260,6 +261,7 @@ export interface Observation {
   readonly turns: ReadonlyArray<ObservedTurn>
   readonly runs: ReadonlyArray<FakeTool.Run>
   readonly requests?: ReadonlyArray<ObservedRequest> | undefined
+  readonly alsoAsked?: ReadonlySet<string> | undefined
   readonly cached?: ReadonlySet<string> | undefined
   readonly permitsAnswered: Readonly<Record<string, number>>
   readonly permitsEnd: Readonly<Record<string, number>>

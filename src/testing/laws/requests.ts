@@ -18,6 +18,7 @@ const named = ({ index, position, turn }: Asker): string =>
 
 export const requestsApart = (o: Observation): Judged =>
   each(o.requests ?? [], (request) => {
+    if (o.alsoAsked?.has(request.tool) === true) return undefined
     const asked = new Set(callersOf(o, request).flatMap(({ wants }) => [...wants]))
     return request.texts.flatMap((text) =>
       asked.has(text) ? [] : [
@@ -67,6 +68,7 @@ export const requestsFew = (o: Observation): Judged => {
   }
   return each([...groups.values()], (askers) => {
     const { merged: { lookup, size }, tenant } = askers[0]!
+    if (o.alsoAsked?.has(lookup) === true) return undefined
     const turns = new Map<Asker["turn"], Set<string>>()
     for (const { outcome, turn, wants } of askers) {
       // What was refused asked for nothing.
@@ -126,7 +128,7 @@ export const ownItems = (o: Observation): Judged =>
 
 export const requestsWanted = (o: Observation): Judged =>
   each(o.requests ?? [], (request) => {
-    if (request.end === "crashed") return undefined
+    if (request.end === "crashed" || o.alsoAsked?.has(request.tool) === true) return undefined
     const callers = callersOf(o, request).filter(({ turn, until }) =>
       turn.startedAt <= request.startedAt && until > request.began
     )

@@ -9,7 +9,7 @@ import type { MergedFacts, Observation, ToolFacts } from "../laws/observation.ts
 import { canonical, keysOf } from "./keys.ts"
 import { objectOf } from "./recorded.ts"
 import type * as Report from "./report.ts"
-import type * as Form from "./schema.ts"
+import * as Form from "./schema.ts"
 
 /** How many keys a request has at most, where a file does not say. */
 const usualSize = 10
@@ -38,6 +38,16 @@ const factsOf = (said: Form.Tool): ToolFacts => ({
   tellsNoEffect: true,
   merged: said.batch === undefined ? undefined : mergedOf(said, said.batch)
 })
+
+/** The lists that calls inside handlers ask: they are not seen. */
+const askedInside = ({ tools }: Form.Scenario): ReadonlySet<string> =>
+  new Set(
+    Object.values(tools).flatMap(Form.behavioursOf).flatMap((one) => one.type === "callsTools" ? one.calls : [])
+      .flatMap(({ name }) => {
+        const batch = Object.hasOwn(tools, name) ? tools[name]!.batch : undefined
+        return batch === undefined ? [] : [batch.into]
+      })
+  )
 
 const observationOf = (scenario: Form.Scenario, observed: Report.Observed): Observation => {
   const { deadlineMs, execution, graceMs, siblings } = scenario.policy ?? {}
@@ -69,6 +79,7 @@ const observationOf = (scenario: Form.Scenario, observed: Report.Observed): Obse
     })),
     runs: observed.runs,
     requests: observed.requests.map((request) => ({ ...request, texts: (request.keys ?? []).map(canonical) })),
+    alsoAsked: askedInside(scenario),
     permitsAnswered: observed.permitsOut,
     permitsEnd: observed.permitsAtEnd,
     crashes: observed.crashes,

@@ -96,7 +96,7 @@ const tool = (nests: boolean): Some<Form.Tool> =>
     backend: maybe(2, pick(["narrow", "shared", "unbounded"])),
     timeoutMs: maybe(4, pick([20, 5, 10, 15, 25, 30])),
     queueTimeoutMs: maybe(5, pick([20, 5, 10, 30, 50])),
-    idempotency: maybe(3, pick(["forward", "record"])),
+    idempotency: maybe(2, pick(["forward", "record"])),
     // Calls that differ in `n` alone have one key where it is made of `k`.
     idempotencyKey: maybe(4, Arbitrary.Constant("{k}")),
     retry: maybe(4, members({ max: int(0, 2), delayMs: maybe(2, time), jitter: maybe(3, Arbitrary.Constant(true)) })),
@@ -105,6 +105,29 @@ const tool = (nests: boolean): Some<Form.Tool> =>
     behaviour: Arbitrary.flatMap(int(0, 4), (n): Some<unknown> =>
       n === 4 ? Arbitrary.array(behaviour(nests), { minLength: 2, maxLength: 2 }) : behaviour(nests))
   })
+
+/** What a list does with requests. */
+const list: Some<Form.Tool> = members({
+  access: Arbitrary.Constant("read"),
+  keys: Arbitrary.Constant([]),
+  backend: maybe(2, pick(["narrow", "shared"])),
+  timeoutMs: maybe(6, pick([20, 5, 10, 15])),
+  behaviour: members({
+    type: Arbitrary.Constant("items"),
+    latencyMs: time,
+    ignoresInterrupt: maybe(6, Arbitrary.Constant(true)),
+    missing: maybe(4, Arbitrary.Constant([{ k: 0 }])),
+    failing: maybe(5, Arbitrary.Constant([{ k: 1 }])),
+    shuffled: maybe(3, Arbitrary.Constant(true)),
+    short: maybe(8, Arbitrary.Constant(true))
+  })
+})
+
+/** A tool as one that is merged into the list. */
+const merged = (said: Form.Tool, batch: NonNullable<Form.Tool["batch"]>): Form.Tool => {
+  const { behaviour: _, idempotency: __, idempotencyKey: ___, ...rest } = said
+  return { ...rest, access: "read", batch }
+}
 
 const event = (ids: ReadonlyArray<string>): Some<Form.Event> =>
   Arbitrary.map(
@@ -138,11 +161,24 @@ const policy = (hangs: boolean): Some<NonNullable<Form.Scenario["policy"]>> => {
   })
 }
 
+/** The list is there where a tool is merged into it. */
+const withList = (tools: Record<string, Form.Tool>, list: Form.Tool): Record<string, Form.Tool> =>
+  Object.values(tools).some(({ batch }) => batch !== undefined) ? { ...tools, list } : tools
+
 /** Scenarios of up to so many turns, and so many calls in each. */
 export const scenario = (maxTurns: number, maxCalls: number): Some<Form.Scenario> =>
   Arbitrary.flatMap(
-    Arbitrary.all(names.map((_, index) => tool(index === 0))),
-    (tools) => {
+    Arbitrary.all({
+      plain: Arbitrary.all(names.map((_, index) => tool(index === 0))),
+      // The last two are merged into one list, in one of five.
+      batch: maybe(
+        5,
+        members({ into: Arbitrary.Constant("list"), windowMs: maybe(2, time), maxSize: maybe(2, int(1, 3)) })
+      ),
+      list
+    }),
+    ({ batch, list, plain }) => {
+      const tools = plain.map((one, i) => batch !== undefined && i >= names.length - 2 ? merged(one, batch) : one)
       const hangs = JSON.stringify(tools).includes('"hang"')
       return Arbitrary.map(
         Arbitrary.all({
@@ -167,10 +203,13 @@ export const scenario = (maxTurns: number, maxCalls: number): Some<Form.Scenario
             name: "generated",
             why: "The rules hold whatever happens.",
             // A tool that nobody calls is not shown.
-            tools: Object.fromEntries(
-              names.map((name, i) => [name, tools[i]!] as const).filter(([name], i) =>
-                i === 0 || used.includes(`"name":"${name}"`)
-              )
+            tools: withList(
+              Object.fromEntries(
+                names.map((name, i) => [name, tools[i]!] as const).filter(([name], i) =>
+                  i === 0 || used.includes(`"name":"${name}"`)
+                )
+              ),
+              list
             ),
             backends: { narrow, shared },
             policy,

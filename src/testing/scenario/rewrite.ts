@@ -5,8 +5,10 @@
  * @since 0.1.0
  */
 import * as AiTool from "effect/ai/Tool"
+import * as Context from "effect/Context"
 import * as Exit from "effect/Exit"
 import * as Schema from "effect/Schema"
+import * as Coalescer from "../../Coalescer.ts"
 import type * as ToolCall from "../../ToolCall.ts"
 import * as ToolPolicy from "../../ToolPolicy.ts"
 import type * as Turn from "../../Turn.ts"
@@ -163,6 +165,10 @@ export const toolOf = (
   const approval = tool.needsApproval === true || (held.length > 0 && own.length === 0)
   if (held.length > 0 && !approval) {
     note(`${where}: some of its calls need an approval and some do not, which is not in the format: none does`)
+  }
+  // A list of the format answers with what was asked for, and the recorded results are worth more.
+  if (Context.get(tool.annotations, Coalescer.MergingAnnotation) !== undefined) {
+    note(`${where}: its calls are merged into requests, and in the scenario each runs by itself`)
   }
   if (policy.idleTimeout !== Infinity) note(`${where}: its idleTimeout is not in the format`)
   const failed = own.flatMap(({ outcome }) =>
