@@ -515,11 +515,11 @@ const answerOf = (said: Items, keys: ReadonlyArray<unknown>, request: Coalescer.
   })
   if (said.paired === "position") {
     const items = [...all, ...said.extra ?? []].map(([_, item]) => item)
-    return said.shuffled === true ? items.reverse() : items
+    return said.shuffled === true ? items.toReversed() : items
   }
   const found = [...all.filter(([_, item]) => item !== undefined), ...said.extra ?? []]
-  if (said.shuffled === true) found.reverse()
-  return said.paired === "key" ? found.map(([_, item]) => item) : new Map(found)
+  const told = said.shuffled === true ? found.toReversed() : found
+  return said.paired === "key" ? told.map(([_, item]) => item) : new Map(told)
 }
 
 /** A request as the run of a handler: what differs is the answer, which is made of the keys. */

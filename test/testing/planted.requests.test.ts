@@ -31,7 +31,7 @@ const turns = ({ kit, library }: Copy) => {
     backend: Shop,
     itemKey: ({ sku }: typeof Stock.Type) => sku,
     lookup: (skus: ReadonlyArray<string>, { tenant }) =>
-      Effect.as(Effect.sleep(10), skus.map((sku) => ({ sku, of: tenant })).reverse())
+      Effect.as(Effect.sleep(10), skus.map((sku) => ({ sku, of: tenant })).toReversed())
   })
   const keys = ({ sku }: typeof Sku.Type) => [`stock:${sku}`]
   const GetStock = pipe(

@@ -25,7 +25,7 @@ const stocks = Coalescer.make({
   lookup: (skus: ReadonlyArray<string>, { tenant }) =>
     Effect.as(
       Effect.sleep(10),
-      skus.filter((sku) => sku !== "c").map((sku): typeof Stock.Type => ({ sku, of: tenant })).reverse()
+      skus.filter((sku) => sku !== "c").map((sku): typeof Stock.Type => ({ sku, of: tenant })).toReversed()
     )
 })
 

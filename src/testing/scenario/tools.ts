@@ -120,7 +120,7 @@ const listOf = (said: Items, asked: ReadonlyArray<unknown>): ReadonlyArray<unkno
   const list = (said.short === true ? asked.slice(0, -1) : asked).flatMap((args) =>
     isIn(said.missing, args) ? [] : isIn(said.failing, args) ? [{ error: errorOf(said), of: args }] : [args]
   )
-  return said.shuffled === true ? list.reverse() : list
+  return said.shuffled === true ? list.toReversed() : list
 }
 
 const errorOf = ({ error }: Form.Behaviour): unknown => error === undefined ? "failed" : error
@@ -159,7 +159,7 @@ const coalescerOf = (
   backends: ReadonlyMap<string, ReturnType<typeof backendOf>>
 ) => {
   const list = scenario.tools[into]!
-  const callers = Object.values(scenario.tools).filter(({ batch }) => batch?.into === into)
+  const caller = Object.values(scenario.tools).find(({ batch }) => batch?.into === into)
   const name = Form.backendOf(scenario, into)
   const script = Form.behavioursOf(list).flatMap((said) => said.type === "items" ? [lookupOf(said)] : [])
   return Coalescer.make({
@@ -170,8 +170,8 @@ const coalescerOf = (
       return item
     },
     keyText: canonical,
-    window: callers[0]?.batch?.windowMs,
-    size: callers[0]?.batch?.maxSize,
+    window: caller?.batch?.windowMs,
+    size: caller?.batch?.maxSize,
     timeout: list.timeoutMs ?? "infinite",
     backend: name === undefined ? undefined : backends.get(name)?.service as any
   })
