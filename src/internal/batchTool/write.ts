@@ -180,7 +180,7 @@ export const makeWriteTool = (name: string, options: any): any => {
           return records.settle(entry, written)
         }, { discard: true, concurrency: "unbounded" })
         // The circuit of the backend is to know.
-        if (mine.every((entry) => hasFailed(found?.get(itemText(entry.item))))) yield* Effect.fail(requestFailed)
+        if (mine.every((entry) => hasFailed(found?.get(itemText(entry.item))))) return yield* Effect.fail(requestFailed)
       })
     )
     const permitted: Effect.Effect<void, Backend.Refused | typeof requestFailed, any> = backend === undefined
