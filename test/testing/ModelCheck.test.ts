@@ -176,7 +176,7 @@ describe("ModelCheck.oneListCall", () => {
     ] as const
     for (const [options, expected] of cases) {
       try {
-        check([], options)
+        void check([], options)
         assert.fail("it was taken")
       } catch (error) {
         assert.instanceOf(error, TurnError.TurnError)
