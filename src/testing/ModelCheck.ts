@@ -115,7 +115,7 @@ export interface Options<E, R> {
   readonly single: Tool.Any | string
   readonly program: (
     prompt: Prompt.RawInput,
-    onEvent: (event: Agent.AgentEvent<any, any> | TurnEvent.TurnEvent) => void
+    onEvent: (event: { readonly _tag: string }) => void
   ) => Effect.Effect<unknown, E, R>
   readonly repeat?: number | undefined
   readonly atLeast?: number | undefined
@@ -137,8 +137,9 @@ class Seen {
   readonly calls = new Map<string, number>()
   readonly turns = new Set<string>()
 
-  readonly take = (event: Agent.AgentEvent<any, any> | TurnEvent.TurnEvent): void => {
-    const told = event._tag === "TurnReported" ? event.event : event
+  readonly take = (event: { readonly _tag: string }): void => {
+    const given = event as Agent.TurnReported | TurnEvent.TurnEvent
+    const told = given._tag === "TurnReported" ? given.event : given
     if (told._tag !== "CallEnded") return
     this.calls.set(told.tool, (this.calls.get(told.tool) ?? 0) + 1)
     this.turns.add(told.turn)
