@@ -109,14 +109,14 @@ export class ModelCheckFailed extends Schema.TaggedError<ModelCheckFailed>()("Mo
  * @since 0.1.0
  * @stability experimental
  */
-export interface Options<E, R> {
+export interface Options<Program extends Effect.Effect<unknown, unknown, unknown>> {
   readonly prompts: ReadonlyArray<Prompt.RawInput>
   readonly list: Tool.Any | string
   readonly single: Tool.Any | string
   readonly program: (
     prompt: Prompt.RawInput,
     onEvent: (event: { readonly _tag: string }) => void
-  ) => Effect.Effect<unknown, E, R>
+  ) => Program
   readonly repeat?: number | undefined
   readonly atLeast?: number | undefined
   readonly maxListCalls?: number | undefined
@@ -191,7 +191,10 @@ class Seen {
  * @since 0.1.0
  * @stability experimental
  */
-export const oneListCall = <E, R>(options: Options<E, R>): Effect.Effect<Report, ModelCheckFailed, R> => {
+export const oneListCall = <Program extends Effect.Effect<unknown, unknown, unknown>>(
+  options: Options<Program>
+): Effect.Effect<Report, ModelCheckFailed, Effect.Services<Program>> => {
+  type R = Effect.Services<Program>
   const owner = "ModelCheck.oneListCall"
   const [list, single] = [nameOf(options.list), nameOf(options.single)]
   const repeat = TurnError.wholeNumber(owner, "repeat", options.repeat ?? 1)
@@ -207,18 +210,21 @@ export const oneListCall = <E, R>(options: Options<E, R>): Effect.Effect<Report,
   const once = (prompt: Prompt.RawInput, number: number, run: number): Effect.Effect<Ran, never, R> =>
     Effect.suspend(() => {
       const seen = new Seen()
-      return Effect.map(ended(Effect.suspend(() => options.program(prompt, seen.take))), (failure): Ran => {
-        const called = seen.calls.get(list) ?? 0
-        return {
-          prompt: number,
-          text: textOf(prompt),
-          run,
-          calls: Object.fromEntries(seen.calls),
-          steps: seen.turns.size,
-          right: failure === undefined && called >= 1 && called <= most && !seen.calls.has(single),
-          ...(failure === undefined ? undefined : { failure })
+      return Effect.map(
+        ended(Effect.suspend(() => options.program(prompt, seen.take) as Effect.Effect<unknown, unknown, R>)),
+        (failure): Ran => {
+          const called = seen.calls.get(list) ?? 0
+          return {
+            prompt: number,
+            text: textOf(prompt),
+            run,
+            calls: Object.fromEntries(seen.calls),
+            steps: seen.turns.size,
+            right: failure === undefined && called >= 1 && called <= most && !seen.calls.has(single),
+            ...(failure === undefined ? undefined : { failure })
+          }
         }
-      })
+      )
     })
 
   const all = options.prompts.flatMap((prompt, index) =>

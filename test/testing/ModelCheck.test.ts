@@ -30,12 +30,12 @@ const batches = [FakeModel.calls([many("a", "b", "c")]), done]
 const singles = [FakeModel.calls([one("a"), one("b"), one("c")]), done]
 const oneByOne = [FakeModel.calls([one("a")]), FakeModel.calls([one("b")]), done]
 
-const program: ModelCheck.Options<unknown, any>["program"] = (prompt, onEvent) =>
+const program: ModelCheck.Options<Effect.Effect<unknown, unknown, any>>["program"] = (prompt, onEvent) =>
   Agent.run({ prompt, toolkit, onEvent })
 
 const check = (
   script: ReadonlyArray<FakeModel.Entry>,
-  options: Partial<ModelCheck.Options<unknown, any>> = {}
+  options: Partial<ModelCheck.Options<Effect.Effect<unknown, unknown, any>>> = {}
 ) =>
   ModelCheck.oneListCall({ prompts: ["Where are a, b and c?"], list: Many, single: One, program, ...options }).pipe(
     Effect.provide(Layer.mergeAll(FakeModel.layer(script), handlers, Turn.layer()))
@@ -43,7 +43,7 @@ const check = (
 
 const words = (
   script: ReadonlyArray<FakeModel.Entry>,
-  options?: Partial<ModelCheck.Options<unknown, any>>
+  options?: Partial<ModelCheck.Options<Effect.Effect<unknown, unknown, any>>>
 ) => Effect.map(Effect.flip(check(script, options)), ({ message }) => message.split("\n"))
 
 describe("ModelCheck.oneListCall", () => {
