@@ -165,9 +165,11 @@ class Seen {
  * import { Agent, ToolPolicy, Turn } from "effect-turn"
  * import { FakeModel, ModelCheck } from "effect-turn/testing"
  *
- * const read = ToolPolicy.read({ keys: () => [] })
- * const One = pipe(Tool.make("get_order", { parameters: Schema.Struct({ id: Schema.String }) }), read)
- * const Many = pipe(Tool.make("get_orders", { parameters: Schema.Struct({ ids: Schema.Array(Schema.String) }) }), read)
+ * const One = pipe(Tool.make("get_order", { parameters: Schema.Struct({ id: Schema.String }) }), ToolPolicy.read({ keys: () => [] }))
+ * const Many = pipe(
+ *   Tool.make("get_orders", { parameters: Schema.Struct({ ids: Schema.Array(Schema.String) }) }),
+ *   ToolPolicy.read({ keys: () => [] })
+ * )
  * const toolkit = Toolkit.make(One, Many)
  * const handlers = toolkit.toLayer({ get_order: () => Effect.void, get_orders: () => Effect.void })
  *
