@@ -5,7 +5,7 @@ import { checkSizes } from "./checks/size.ts"
 
 /** Bytes after gzip. A budget changes in the commit that needs it, with a reason in the change log. */
 const budgets = {
-  Agent: 57_500,
+  Agent: 61_500,
   Approval: 3_000,
   ArtifactStore: 4_500,
   Backend: 7_500,
@@ -21,7 +21,7 @@ const budgets = {
   ToolCall: 600,
   ToolDurations: 1_500,
   ToolPolicy: 2_500,
-  Turn: 57_500,
+  Turn: 62_000,
   TurnContext: 500,
   TurnError: 1_200,
   TurnEvent: 400,
@@ -31,7 +31,7 @@ const budgets = {
   TurnPlan: 6_500,
   TurnStore: 11_500,
   TurnTelemetry: 4_000,
-  "testing/index": 97_500,
+  "testing/index": 113_000,
   "wire/index": 7_000
 }
 

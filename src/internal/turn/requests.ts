@@ -421,6 +421,24 @@ export class Requests {
     return left
   }
 
+  /**
+   * Whether requests at work are left behind by a run whose fiber has ended, as one does that was stopped before its first step; `then` is
+   * called when they have ended.
+   */
+  outlives(run: Run, then: () => void): boolean {
+    if (run.seat!.requests.size === 0) return false
+    const left = run.deserted = this.leave(run)
+    let open = left.length
+    let waits = false
+    for (const { fiber } of left) {
+      fiber!.addObserver(() => {
+        open--
+        if (waits && open === 0) then()
+      })
+    }
+    return waits = open > 0
+  }
+
   /** A run has to wait for its keys again: it will ask anew. */
   withdraw(run: Run): void {
     this.leave(run)

@@ -884,6 +884,7 @@ export class TurnState implements TurnPlan.Nested {
 
   /** The fiber of a run has ended. */
   ended(run: Run, exit: Exit.Exit<unknown, unknown>): void {
+    if (run.seat !== undefined && this.sharing.outlives(run, () => this.ended(run, exit))) return
     // A step without a closure: a stop ends ten thousand runs at once.
     const { runtime, timers } = this.setting
     runtime.enter()
