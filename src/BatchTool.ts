@@ -176,7 +176,7 @@ export type KeyOption<Encoded> = [Encoded] extends [string | number]
  * - `fields`: gives the tool a parameter `fields`, by which the model says what it wants of each item; `success` has to be a struct. Names
  *   that do not exist are told in the note. The twin has no such parameter.
  * - `text`: the longest text in a result. Longer ones are cut between characters, and marked, but for those that their schema takes only
- *   whole.
+ *   whole. For what is bulky all the same give the tool a `ToolPolicy.resultBudget`: the whole is then kept as an artifact.
  * - `single`: the twin for one item.
  *
  * @category models

@@ -1,5 +1,6 @@
 /** What of a found item is shown: the members that were asked for, and texts no longer than may be. */
 import * as Schema from "effect/Schema"
+import * as ResultBudget from "../../ResultBudget.ts"
 import * as TurnError from "../../TurnError.ts"
 
 const isPlain = (value: unknown): value is Record<string, unknown> => {
@@ -33,11 +34,9 @@ export const project = (value: unknown, take: ReadonlyArray<string>): unknown =>
   return taken
 }
 
-const graphemes = new Intl.Segmenter(undefined, { granularity: "grapheme" })
-
 /** The text up to a border between characters as people see them, and how much is gone. */
 const cut = (text: string, longest: number): string => {
-  const end = graphemes.segment(text.slice(0, longest + 2)).containing(longest)?.index ?? longest
+  const end = ResultBudget.borderBefore(text, longest)
   return `${text.slice(0, end)}…[${text.length - end} more characters]`
 }
 
