@@ -311,7 +311,10 @@ describe("R29: a budget of a turn", () => {
           if (outcome.shown === undefined) assert.isAtMost(all[i]!, lengths([free[i]!])[i] ?? Infinity)
         })
         const cut = outcomes.filter((outcome) => outcome.truncated)
-        const fair = Math.floor(budget / Math.max(1, outcomes.length))
+        // Failures are whole first: results share what they leave.
+        const results = outcomes.filter(({ status }) => status === "ok").length
+        const failures = sum(lengths(free.filter(({ status }) => status !== "ok")))
+        const fair = Math.floor((budget - failures) / Math.max(1, results))
         for (const outcome of outcomes) {
           const [length] = lengths([free[outcome.position]!])
           if (
