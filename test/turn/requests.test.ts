@@ -481,4 +481,44 @@ describe("calls that share requests", () => {
       assert.deepStrictEqual(sent.map(({ keys }) => keys.length), [3])
       assert.isAtMost(at, 40)
     }))
+
+  it.effect("R18: the first failure sends nothing more, also when it comes at once", () =>
+    Effect.gen(function*() {
+      const asked: Array<ReadonlyArray<string>> = []
+      const coalescer = Coalescer.make<string, typeof Stock.Type, never, string>({
+        name: "at once",
+        size: 1,
+        lookup: (skus) =>
+          Effect.suspend(() => {
+            asked.push(skus)
+            return Effect.fail("busy")
+          })
+      })
+      const Get = pipe(
+        Tool.make("get", { parameters: Schema.Struct({ sku: Schema.String }), success: Stock }),
+        ToolPolicy.read({ keys: () => [] }),
+        Coalescer.through(coalescer, ({ sku }) => sku)
+      )
+      const toolkit = Toolkit.make(Get)
+      const layer = Layer.mergeAll(
+        toolkit.toLayer({ get: Coalescer.handler(Get) }),
+        Turn.layer(),
+        Layer.succeed(TurnContext.Tenant, "t")
+      )
+      const events: Array<TurnEvent.TurnEvent> = []
+      const { value } = yield* timed(
+        Turn.run(toolkit, ["A", "B", "C"].map((sku) => ToolCall.make(sku, "get", { sku })), {
+          siblings: Siblings.failFast,
+          turn: "one",
+          onEvent: (event) => events.push(event)
+        }).pipe(Effect.provide([layer, TurnJournal.layerMemory]))
+      )
+      assert.deepStrictEqual(value.map(({ started, status }) => `${status} ${started}`), [
+        "error true",
+        "cancelled false",
+        "cancelled false"
+      ])
+      assert.deepStrictEqual(asked, [["A"]])
+      assert.strictEqual(events.filter(({ _tag }) => _tag === "CallStarted" || _tag === "RequestSent").length, 2)
+    }))
 })

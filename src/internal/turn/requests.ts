@@ -221,11 +221,14 @@ export class Requests {
     // The longest way below goes first, as among calls.
     if (count > size) items.sort(([, a], [, b]) => longest(b) - longest(a))
     gathering.unsent = new Map(items.splice(count))
+    const requests: Array<Request> = []
     for (let at = 0; at < count; at += size) {
       const request = new Request(this, gathering, this.sent++, around.held)
       for (const [text, item] of items.slice(at, Math.min(count, at + size))) request.add(text, item)
-      this.send(request)
+      requests.push(request)
     }
+    // One that ends at once may stop those that the others are for.
+    for (const request of requests) if (request.runs.size > 0) this.send(request)
   }
 
   private send(request: Request): void {
@@ -243,6 +246,8 @@ export class Requests {
       request.permit = permit
       request.gathering.inLine.delete(request)
       for (const run of Array.from(request.runs)) {
+        // One that ends at once may have stopped the others.
+        if (!request.runs.has(run)) continue
         const seat = run.seat!
         if (seat.started) continue
         if (run.gated || run.behindHeld) {
@@ -405,7 +410,7 @@ export class Requests {
       this.leaves(run, request)
       if (request.runs.size > 0) {
         // What nobody else asks for needs not be asked for.
-        if (request.fiber === undefined && request.permit === undefined) forget(request.items, run)
+        if (request.fiber === undefined) forget(request.items, run)
         continue
       }
       if (request.state === "waiting") {
