@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Fiber, Layer, pipe, Schema, Stream } from "effect"
+import { Clock, Effect, Fiber, Layer, pipe, Schema, Stream } from "effect"
 import {
   Backend,
   Coalescer,
@@ -520,5 +520,67 @@ describe("calls that share requests", () => {
       ])
       assert.deepStrictEqual(asked, [["A"]])
       assert.strictEqual(events.filter(({ _tag }) => _tag === "CallStarted" || _tag === "RequestSent").length, 2)
+    }))
+
+  it.effect("R31: a middleware may begin the handler late, do it twice, or give it up and do it again", () =>
+    Effect.gen(function*() {
+      const under = (around: NonNullable<TurnMiddleware.Steps["around"]>) =>
+        Effect.gen(function*() {
+          const { layer, sent, toolkit } = lab()
+          const middleware = [TurnMiddleware.make("m", { around })]
+          const begun = yield* Clock.currentTimeMillis
+          const { at, value } = yield* slowly(Turn.run(toolkit, gets(2), { middleware }).pipe(Effect.provide(layer)))
+          return [at - begun, value.map(({ status }) => status).join(), sent.map(({ keys }) => keys.join())]
+        })
+      assert.deepStrictEqual(yield* under((handler) => Effect.delay(handler, 50)), [50, "ok,ok", ["A-1,A-2"]])
+      assert.deepStrictEqual(
+        yield* under((handler) => Effect.andThen(handler, handler)),
+        [60, "ok,ok", ["A-1,A-2", "A-1,A-2"]]
+      )
+      assert.deepStrictEqual(
+        yield* under((handler) =>
+          Effect.all([handler, handler], { concurrency: "unbounded" }).pipe(Effect.map(([one]) => one))
+        ),
+        [30, "ok,ok", ["A-1,A-2"]]
+      )
+      assert.deepStrictEqual(
+        yield* under((handler) => Effect.timeout(handler, 10).pipe(Effect.catch(() => handler))),
+        // They leave one after the other.
+        [40, "ok,ok", ["A-1,A-2", "A-1", "A-2"]]
+      )
+    }))
+
+  it.effect("R31: a failed request is made again where a middleware does the handler again", () =>
+    Effect.gen(function*() {
+      let broken = true
+      const { layer, sent, toolkit } = lab({
+        whole: Effect.suspend(() => broken ? (broken = false, Effect.fail("busy")) : Effect.void)
+      })
+      const middleware = [TurnMiddleware.make("again", { around: (handler) => Effect.retry(handler, { times: 1 }) })]
+      const { value } = yield* slowly(Turn.run(toolkit, gets(2), { middleware }).pipe(Effect.provide(layer)))
+      assert.deepStrictEqual(value.map(({ status }) => status), ["ok", "ok"])
+      assert.deepStrictEqual(sent.map(({ keys }) => keys), [["A-1", "A-2"], ["A-1", "A-2"]])
+    }))
+
+  it.effect("R17, R31: a request is ended and awaited where a middleware answers without it", () =>
+    Effect.gen(function*() {
+      const { layer, sent, toolkit } = lab({ backend: true, deaf: true })
+      const own = (around: NonNullable<TurnMiddleware.Steps["around"]>) => {
+        const middleware = [TurnMiddleware.make("own", { around })]
+        return slowly(Turn.run(toolkit, gets(2), { middleware }).pipe(Effect.provide(layer)))
+      }
+      const result = { sku: "A-1", left: [] }
+      const { at, value } = yield* own(() => Effect.delay(Effect.succeed(result), 5))
+      assert.deepStrictEqual([at, value.map(({ status }) => status).join()], [30, "ok,ok"])
+      assert.deepStrictEqual(sent.map(({ ended }) => ended), [30])
+      // Stopped while it has not begun the handler.
+      const stopped = yield* slowly(
+        Turn.run(toolkit, gets(2), {
+          middleware: [TurnMiddleware.make("late", { around: (handler) => Effect.delay(handler, 1000) })],
+          deadline: 10
+        }).pipe(Effect.provide(layer))
+      )
+      assert.deepStrictEqual(stopped.value.map(({ status }) => status), ["cancelled", "cancelled"])
+      assert.strictEqual(stopped.at, sent[1]!.ended)
     }))
 })

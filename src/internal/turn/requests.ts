@@ -36,8 +36,10 @@ export class Seat {
   shares = false
   /** What its work comes to, once it is known. */
   end: Effect.Effect<unknown, unknown, any> | undefined = undefined
-  /** Goes on with its work. */
-  resume: ((end: Effect.Effect<unknown, unknown, any>) => void) | undefined = undefined
+  /** Its work has been told so, or has left: whoever does it again asks again. */
+  spent = false
+  /** They go on with its work: more than one, where a middleware does it more than once. */
+  readonly waiting = new Set<(end: Effect.Effect<unknown, unknown, any>) => void>()
   /** How long the line of its first request stood still for the rate. */
   waitedForRate = 0
 
@@ -380,21 +382,51 @@ export class Requests {
     run.seat!.requests.delete(request)
   }
 
-  /** What a run does while its requests are at work. Interrupted, it leaves them, and waits for those that nobody else is left for. */
+  /**
+   * What a run does while its requests are at work. Interrupted, it leaves them, and waits for those that nobody else is left for. A
+   * middleware around it may begin it late, or again: then it asks again.
+   */
   work(run: Run): Effect.Effect<unknown, unknown, any> {
     const seat = run.seat!
     if (seat.end !== undefined) return seat.end
     return Effect.callback<unknown, unknown>((resume) => {
-      seat.resume = (end) => resume(end as Effect.Effect<unknown, unknown>)
+      if (seat.end !== undefined && !seat.spent) {
+        seat.spent = true
+        return resume(seat.end as Effect.Effect<unknown, unknown>)
+      }
+      // Nothing is asked for any more.
+      if (seat.spent && (run.isOver || run.concluding)) return resume(Effect.interrupt)
+      const goesOn = (end: Effect.Effect<unknown, unknown, any>) => resume(end as Effect.Effect<unknown, unknown>)
+      seat.waiting.add(goesOn)
+      if (seat.spent) this.turn.step(() => this.askAgain(run, seat))
       return Effect.suspend(() => {
-        const left: Array<Request> = []
-        this.turn.step(() => left.push(...this.leave(run)))
-        run.deserted = left
-        return Effect.forEach(left, ({ fiber }) => fiber === undefined ? Effect.void : Fiber.await(fiber), {
-          discard: true
-        })
+        seat.waiting.delete(goesOn)
+        return seat.waiting.size > 0 ? Effect.void : this.desert(run)
       })
     })
+  }
+
+  /** A run leaves the requests that it waits for, and waits for the end of those that nobody else is left for. */
+  desert(run: Run): Effect.Effect<void> {
+    return Effect.suspend(() => {
+      const left: Array<Request> = []
+      this.turn.step(() => left.push(...this.leave(run)))
+      if (left.length === 0) return Effect.void
+      run.deserted = left
+      return Effect.forEach(left, ({ fiber }) => fiber === undefined ? Effect.void : Fiber.await(fiber), {
+        discard: true
+      })
+    })
+  }
+
+  private askAgain(run: Run, seat: Seat): void {
+    seat.spent = false
+    seat.end = undefined
+    seat.found.clear()
+    // Others may do so in the same instant.
+    seat.gathering!.again = true
+    for (const [text, key] of seat.wants) this.ask(seat.gathering!, run, text, key)
+    this.turn.touch()
   }
 
   /** A run asks for nothing any more. Gives back the requests at work that nobody is left for: they are told to stop. */
@@ -423,6 +455,7 @@ export class Requests {
     }
     const { gathering } = seat
     if (gathering !== undefined) forget(gathering.unsent, run)
+    seat.spent = true
     return left
   }
 
@@ -473,10 +506,12 @@ export class Requests {
 const hasFailed = ({ seat }: Run): boolean => Exit.isExit(seat!.end) && Exit.isFailure(seat!.end)
 
 const wake = (run: Run): void => {
-  const seat = run.seat!
-  const { resume } = seat
-  seat.resume = undefined
-  resume?.(seat.end!)
+  const { end, waiting } = run.seat!
+  if (waiting.size === 0) return
+  run.seat!.spent = true
+  const all = Array.from(waiting)
+  waiting.clear()
+  for (const goesOn of all) goesOn(end!)
 }
 
 /** Takes a run out of what is asked for. */

@@ -814,7 +814,11 @@ export class TurnState implements TurnPlan.Nested {
     } catch (error) {
       effect = Effect.die(error)
     }
-    if (middleware?.hasAround === true) effect = this.surround(run, effect, middleware)
+    if (middleware?.hasAround === true) {
+      effect = this.surround(run, effect, middleware)
+      // It may have gone its own way meanwhile: what it asked for ends with it.
+      if (run.seat !== undefined) effect = Effect.ensuring(effect, this.sharing.desert(run))
+    }
     this.touch()
     run.report = Handler.reportOf(effect)
     // What is over already costs no fiber.
