@@ -20,9 +20,9 @@ import type * as EffectRequest from "effect/Request"
 import * as RequestResolver from "effect/RequestResolver"
 import * as Schema from "effect/Schema"
 import * as Backend from "./Backend.ts"
-import { Cache, cacheOf, Current } from "./internal/coalescer/cache.ts"
+import { Cache, cacheOf, Current, wrote } from "./internal/coalescer/cache.ts"
 import { Copies } from "./internal/coalescer/copies.ts"
-import { Engine } from "./internal/coalescer/engine.ts"
+import { Engine, tenantOf } from "./internal/coalescer/engine.ts"
 import type { Words } from "./internal/coalescer/pairing.ts"
 import { lookupOf } from "./internal/coalescer/resolver.ts"
 import { Soon } from "./internal/coalescer/soon.ts"
@@ -532,24 +532,30 @@ export const cached = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A
  *
  * **Details**
  *
- * What is on its way at that moment is not kept, and nobody joins it any more. Outside {@link cached} it does nothing.
+ * What is on its way at that moment is not kept, and nobody of the tenant joins it any more; so it is outside {@link cached} too. A call of
+ * a turn that writes says so by itself.
  *
  * @category caching
  * @since 0.1.0
  * @stability experimental
  */
 export const invalidate = (resourceKeys?: ReadonlyArray<string>): Effect.Effect<void> =>
-  Effect.contextWith((context: Context.Context<never>) => Effect.sync(() => invalidateIn(context, resourceKeys)))
+  Effect.contextWith((context: Context.Context<never>) =>
+    Effect.sync(() => invalidateIn(context, tenantOf(context), resourceKeys))
+  )
 
-/** @internal */
-export const hasCache = (context: Context.Context<never>): boolean => cacheOf(context) !== undefined
-
-/** The same, at once, in the cache of a context if it has one.
+/** The same, at once, for a tenant, and in the cache of a context if it has one.
  *
  * @internal
  */
-export const invalidateIn = (context: Context.Context<never>, resourceKeys: ReadonlyArray<string> | undefined): void =>
+export const invalidateIn = (
+  context: Context.Context<never>,
+  tenant: string,
+  resourceKeys: ReadonlyArray<string> | undefined
+): void => {
+  wrote(tenant, resourceKeys)
   cacheOf(context)?.invalidate(resourceKeys)
+}
 
 /** How the calls of a tool ask for what they want, as {@link through} and batch tools say it.
  *

@@ -642,6 +642,24 @@ describe("the cache of a region", () => {
     }).pipe(Coalescer.cached, north))
 })
 
+describe("writes without a cache", () => {
+  it.effect("nobody of the tenant joins a request that was sent before one that touches its key", () =>
+    Effect.gen(function*() {
+      const { asked, coalescer } = desk({ window: 0, resources: (key) => [`order:${key}`] })
+      const loads = [yield* fork(coalescer.loadAll(["a", "b"])), yield* fork(as("south")(coalescer.load("a")))]
+      yield* TestClock.adjust(1)
+      yield* Coalescer.invalidate(["order:a"])
+      loads.push(yield* fork(coalescer.loadAll(["a", "b"])), yield* fork(as("south")(coalescer.load("a"))))
+      yield* TestClock.adjust(20)
+      yield* Effect.forEach(loads, (load) => Fiber.join<unknown, unknown>(load))
+      assert.deepStrictEqual(asked.map(({ keys, tenant }) => [tenant, keys.join()]), [
+        ["north", "a,b"],
+        ["south", "a"],
+        ["north", "a"]
+      ])
+    }).pipe(north))
+})
+
 describe("tools outside of turns", () => {
   const { asked, coalescer } = desk({
     millis: 0,

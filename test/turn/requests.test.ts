@@ -583,4 +583,38 @@ describe("calls that share requests", () => {
       assert.deepStrictEqual(stopped.value.map(({ status }) => status), ["cancelled", "cancelled"])
       assert.strictEqual(stopped.at, sent[1]!.ended)
     }))
+
+  it.effect("R12: a read after a write joins no request that was sent before the write", () =>
+    Effect.gen(function*() {
+      let version = 1
+      const coalescer = Coalescer.make({
+        name: "versions",
+        window: 0,
+        resources: (sku) => [`stock:${sku}`],
+        lookup: (skus: ReadonlyArray<string>) =>
+          Effect.suspend(() => {
+            const found = skus.map((sku) => `${sku} at ${version}`)
+            return Effect.as(Effect.sleep(100), found)
+          })
+      })
+      const Sku = { parameters: Schema.Struct({ sku: Schema.String }), success: Schema.String }
+      const reads = ToolPolicy.read<any>({ keys: ({ sku }: any) => [`stock:${sku}`] })
+      // Their handlers do more than ask, so the turn does not ask in their place.
+      const Glance = pipe(Tool.make("glance", Sku), reads, ToolPolicy.timeout(20)) as any
+      const Look = pipe(Tool.make("look", Sku), reads) as any
+      const toolkit = Toolkit.make(Glance, Look, SetStock) as any
+      const load = ({ sku }: { readonly sku: string }) => Effect.orDie(coalescer.load(sku))
+      const layer = Layer.mergeAll(
+        toolkit.toLayer({ glance: load, look: load, set_stock: () => Effect.sync(() => void version++) }),
+        Turn.layer(),
+        Layer.succeed(TurnContext.Tenant, "t")
+      ) as any
+      const calls = [["glance", "A"], ["look", "B"], ["set_stock", "A"], ["look", "A"]] as const
+      const { value } = yield* timed(
+        Turn.run(toolkit, calls.map(([name, sku], i) => ToolCall.make(`c${i}`, name, { sku }))).pipe(
+          Effect.provide(layer)
+        ) as Effect.Effect<ReadonlyArray<any>, unknown>
+      )
+      assert.deepStrictEqual(value.map(({ result, status }) => result ?? status), ["timeout", "B at 1", "ok", "A at 2"])
+    }))
 })

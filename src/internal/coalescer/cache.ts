@@ -11,11 +11,11 @@ import * as TurnPlan from "../../TurnPlan.ts"
 /** Resource keys; undefined: unknown reach. */
 export type Reach = ReadonlyArray<string> | undefined
 
-/** The number of writes so far that any region has heard of. What is sent is before the next. */
-let writes = 0
+/** The number of writes so far that anybody has heard of. What is sent is before the next. */
+let count = 0
 
 /** The point in the order of writes at which something is sent. */
-export const now = (): number => writes
+export const now = (): number => count
 
 interface Kept {
   readonly value: unknown
@@ -24,15 +24,52 @@ interface Kept {
 
 interface Write {
   readonly at: number
+  /** Undefined: of any tenant. */
+  readonly tenant: string | undefined
   readonly reach: Reach
 }
 
-/** Beyond this many, the older half of the writes count as one that touched anything. */
-const mostWrites = 128
+/** The latest writes, in their order. Beyond so many, the older half of them count as one that touched anything. */
+class Writes {
+  private readonly most: number
+  private list: Array<Write> = []
+
+  constructor(most: number) {
+    this.most = most
+  }
+
+  add(tenant: string | undefined, reach: Reach): void {
+    this.list.push({ at: ++count, tenant, reach })
+    if (this.list.length <= this.most) return
+    const half = this.most / 2
+    this.list = [{ at: this.list[half]!.at, tenant: undefined, reach: undefined }, ...this.list.slice(half + 1)]
+  }
+
+  /** Whether one of them has touched this since. */
+  touched(since: number, tenant: string, reach: Reach): boolean {
+    for (let i = this.list.length - 1; i >= 0 && this.list[i]!.at > since; i--) {
+      const write = this.list[i]!
+      if ((write.tenant === undefined || write.tenant === tenant) && overlap(write.reach, reach)) return true
+    }
+    return false
+  }
+}
+
+/** Those of all tenants, wherever they were made: a request on its way is joined by nobody who comes after one. */
+const everywhere = new Writes(1024)
+
+/** A write of a tenant begins, or has ended. */
+export const wrote = (tenant: string, reach: Reach): void => {
+  if (reach?.length !== 0) everywhere.add(tenant, reach)
+}
+
+/** Whether a write has touched since what is on its way. */
+export const outdated = (since: number, tenant: string, reach: Reach): boolean =>
+  everywhere.touched(since, tenant, reach)
 
 export class Cache {
   private readonly kept = new Map<object, Map<string, Map<string, Kept>>>()
-  private writes: Array<Write> = []
+  private readonly writes = new Writes(128)
 
   get(owner: object, tenant: string, text: string): Kept | undefined {
     return this.kept.get(owner)?.get(tenant)?.get(text)
@@ -40,7 +77,7 @@ export class Cache {
 
   /** Keeps what was sent for at `since`, unless a write has touched it meanwhile. */
   put(owner: object, tenant: string, text: string, since: number, kept: Kept): void {
-    if (this.outdated(since, kept.reach)) return
+    if (this.writes.touched(since, tenant, kept.reach)) return
     let tenants = this.kept.get(owner)
     if (tenants === undefined) this.kept.set(owner, tenants = new Map())
     let items = tenants.get(tenant)
@@ -48,22 +85,10 @@ export class Cache {
     items.set(text, kept)
   }
 
-  /** Whether a write has touched this since. */
-  outdated(since: number, reach: Reach): boolean {
-    for (let i = this.writes.length - 1; i >= 0 && this.writes[i]!.at > since; i--) {
-      if (overlap(this.writes[i]!.reach, reach)) return true
-    }
-    return false
-  }
-
   /** A write begins, or has ended. */
   invalidate(reach: Reach): void {
     if (reach?.length === 0) return
-    this.writes.push({ at: ++writes, reach })
-    if (this.writes.length > mostWrites) {
-      const { at } = this.writes[mostWrites / 2]!
-      this.writes = [{ at, reach: undefined }, ...this.writes.slice(mostWrites / 2 + 1)]
-    }
+    this.writes.add(undefined, reach)
     if (reach === undefined) return this.kept.clear()
     for (const tenants of this.kept.values()) {
       for (const items of tenants.values()) {

@@ -14,7 +14,7 @@ import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Backend from "../../Backend.ts"
 import * as TurnContext from "../../TurnContext.ts"
-import { type Cache, cacheOf, now, type Reach } from "./cache.ts"
+import { type Cache, cacheOf, now, outdated, type Reach } from "./cache.ts"
 import type { Copies } from "./copies.ts"
 import type { Found } from "./pairing.ts"
 import { errorOf, type Lookup, Running } from "./request.ts"
@@ -123,7 +123,7 @@ class Lane {
   }
 }
 
-const tenantOf = (context: Context.Context<never>): string =>
+export const tenantOf = (context: Context.Context<never>): string =>
   context.mapUnsafe.get(TurnContext.Tenant.key) as string | undefined ?? "default"
 
 export class Engine {
@@ -218,9 +218,7 @@ export class Engine {
     const lane = this.laneOf(fiber.context, tenant)
     let item = lane.items.get(text)
     // Its answer may be from before the write.
-    if (item !== undefined && cache !== undefined && item.batch.state === "sent") {
-      if (cache.outdated(item.batch.since, reach(key))) item = undefined
-    }
+    if (item?.batch.state === "sent" && outdated(item.batch.since, tenant, reach(key))) item = undefined
     if (item !== undefined) {
       ;(item.more ??= []).push(new Waiter(fiber, cache, told))
       item.live++

@@ -792,10 +792,10 @@ export class TurnState implements TurnPlan.Nested {
     this.work(run, now, middleware)
   }
 
-  /** A write starts, or has ended: what it touches is not answered from a cache any more. */
+  /** A write starts, or has ended: what it touches is not answered from a cache any more, nor by a request that was sent before. */
   private wrote(run: Run): void {
-    const { around } = this.setting
-    if (around.hasCache && run.policy.access === "write") Coalescer.invalidateIn(around.context, run.taken.keys)
+    const { context, tenant } = this.setting.around
+    if (run.policy.access === "write") Coalescer.invalidateIn(context, tenant, run.taken.keys)
   }
 
   /** Starts the work of a run, and its clocks. */

@@ -6,7 +6,6 @@ import * as Random from "effect/Random"
 import * as Scheduler from "effect/Scheduler"
 import * as Approval from "../../Approval.ts"
 import * as Backend from "../../Backend.ts"
-import * as Coalescer from "../../Coalescer.ts"
 import * as IdempotencyStore from "../../IdempotencyStore.ts"
 import * as ToolDurations from "../../ToolDurations.ts"
 import * as TurnContext from "../../TurnContext.ts"
@@ -27,8 +26,6 @@ export class Surroundings {
   readonly store: IdempotencyStore.IdempotencyStore["Service"] | undefined
   readonly approvals: Approval.Approvals["Service"] | undefined
   readonly conversation: string | undefined
-  /** Something has a cache here, which writes clear. */
-  readonly hasCache: boolean
   /** What takes the place of the runtime's own. */
   readonly durations: ToolDurations.ToolDurations["Service"] | undefined
   private readonly runners = new WeakMap<ToolEntry, Runner | { readonly missing: string }>()
@@ -42,7 +39,6 @@ export class Surroundings {
     const call = Context.get(context, TurnContext.CurrentCall)
     this.parent = call instanceof CallView ? call.run : undefined
     this.held = Context.get(context, Backend.Held)
-    this.hasCache = Coalescer.hasCache(context)
     this.approvals = Option.getOrUndefined(Context.getOption(all, Approval.Approvals))
     this.conversation = Context.get(context, TurnContext.Conversation)
     this.durations = Option.getOrUndefined(Context.getOption(all, ToolDurations.ToolDurations))
