@@ -58,9 +58,16 @@ class Writes {
 /** Those of all tenants, wherever they were made: a request on its way is joined by nobody who comes after one. */
 const everywhere = new Writes(1024)
 
+let used = false
+
+/** There is a coalescer: writes are listened to from now on. */
+export const listen = (): void => {
+  used = true
+}
+
 /** A write of a tenant begins, or has ended. */
 export const wrote = (tenant: string, reach: Reach): void => {
-  if (reach?.length !== 0) everywhere.add(tenant, reach)
+  if (used && reach?.length !== 0) everywhere.add(tenant, reach)
 }
 
 /** Whether a write has touched since what is on its way. */

@@ -14,7 +14,7 @@ import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Backend from "../../Backend.ts"
 import * as TurnContext from "../../TurnContext.ts"
-import { type Cache, cacheOf, now, outdated, type Reach } from "./cache.ts"
+import { type Cache, cacheOf, listen, now, outdated, type Reach } from "./cache.ts"
 import type { Copies } from "./copies.ts"
 import type { Found } from "./pairing.ts"
 import { errorOf, type Lookup, Running } from "./request.ts"
@@ -134,6 +134,7 @@ export class Engine {
 
   constructor(settings: Settings) {
     this.settings = settings
+    listen()
   }
 
   load(key: unknown): Effect.Effect<any, any> {

@@ -165,8 +165,8 @@ export class Requests {
       seat.shares = true
     }
     run.hasAsked = true
-    if (seat.found.size === texts.size) return this.begin(run)
     seat.gathering = gathering
+    if (seat.found.size === texts.size) return this.begin(run)
     if (run.attempt > 0) gathering.again = true
     run.phase = "waiting"
     this.turn.running--
