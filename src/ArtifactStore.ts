@@ -490,7 +490,7 @@ export const readTool = <const Name extends string = "read_artifact">(
   )
 
 /**
- * The handler of {@link readTool}. It reads for the tenant of its call.
+ * The handler of {@link readTool}. It reads for the tenant of its call, and outside of turns for that of the context.
  *
  * **Details**
  *
@@ -513,7 +513,9 @@ export const read = (options?: { readonly maxLength?: number | undefined }) => {
     Effect.gen(function*() {
       const store = yield* ArtifactStore
       const call = yield* TurnContext.CurrentCall
-      const key = { tenant: call?.identity.tenant ?? "default", id }
+      const tenant = call?.identity.tenant ??
+        Context.getOrElse(yield* Effect.context<never>(), TurnContext.Tenant, () => "default")
+      const key = { tenant, id }
       if (search !== undefined) {
         const found = yield* store.search(key, search, { offset, limit: Math.max(1, Math.floor(most / (4 * around))) })
         return found ?? (yield* Effect.fail(unknown(id)))

@@ -24,6 +24,7 @@ import * as Clock from "effect/Clock"
 import type * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
 import { pipe } from "effect/Function"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
@@ -574,6 +575,11 @@ describe("R29: what is read again", () => {
       })
       const other = yield* Effect.provide(one("read_artifact", { id }), TurnContext.make({ tenant: "other" }))
       assert.strictEqual((other as any).failure.reason, "not_found")
+      // Outside of turns the context says for whom it reads.
+      const outside = (tenant: string) =>
+        Effect.exit(ArtifactStore.read()({ id: id! })).pipe(Effect.provide(TurnContext.make({ tenant })))
+      assert.isTrue(Exit.isSuccess(yield* outside("default")))
+      assert.isTrue(Exit.isFailure(yield* outside("other")))
       assert.strictEqual(ToolPolicy.get(ArtifactStore.readTool()).access, "read")
     }).pipe(Effect.provide(made)))
 
