@@ -8,7 +8,6 @@
  * The table is in PostgreSQL where `DATABASE_URL` names one (postgres://user:password@host/database), and else in memory, in the SQLite
  * that comes with Node.js.
  */
-import * as PgClient from "@effect/sql-pg/PgClient"
 import { Array, Context, Effect, Layer, Redacted, Schema } from "effect"
 import { Agent, Backend, BatchTool, Coalescer, IdempotencyStore, Turn, TurnContext } from "effect-turn"
 import { FakeModel } from "effect-turn/testing"
@@ -155,7 +154,14 @@ const program = Effect.gen(function*() {
 })
 
 const url = process.env["DATABASE_URL"] ?? ""
-const orders = url === "" ? sqlite : Layer.provide(postgres, PgClient.layer({ url: Redacted.make(url) }))
+// The client of PostgreSQL is a package of its own, which the embedded table does not need.
+const client = Layer.unwrap(
+  Effect.map(
+    Effect.promise(() => import("@effect/sql-pg/PgClient")),
+    (PgClient) => PgClient.layer({ url: Redacted.make(url) })
+  )
+)
+const orders = url === "" ? sqlite : Layer.provide(postgres, client)
 
 await program.pipe(
   Effect.provide(
