@@ -255,6 +255,26 @@ describe("R29: a budget of a tool", () => {
       assert.isUndefined(small!.shown)
     }).pipe(Effect.provide(layer)))
 
+  it.effect("of more texts than have room for a mark each the first are there, and one mark for the others", () =>
+    Effect.gen(function*() {
+      const Many = pipe(
+        Tool.make("many", {
+          success: Schema.String,
+          toModelOutput: (text: string) => Array.from({ length: 200 }, () => Prompt.textPart({ text }))
+        }),
+        ToolPolicy.read({ keys: () => [] }),
+        ToolPolicy.resultBudget({ maxChars: 100 })
+      )
+      const many = Toolkit.make(Many)
+      const [outcome] = yield* drive(Turn.run(many, [ToolCall.make("m", "many")])).pipe(
+        Effect.provide(many.toLayer({ many: () => Effect.succeed("lorem") }))
+      )
+      const texts = outcome!.shown!.output!.flatMap((part) => part.type === "text" ? [part.text] : [])
+      assert.isAtMost(sum(texts.map((text) => ResultBudget.lengthOf(text))), 100)
+      assert.isAbove(texts.length, 10)
+      assert.strictEqual(texts.at(-1), "…")
+    }).pipe(Effect.provide(layer)))
+
   it.effect("answers of a turn that is parked, resumed or given up are cut, each time from the whole", () =>
     Effect.gen(function*() {
       const calls = [call("page", 5_000), call("pay", 1)]

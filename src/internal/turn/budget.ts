@@ -326,19 +326,34 @@ const cutTo = ({ isFailure, output, value }: Item, chars: number, whole: ResultB
   tokens: 0
 })
 
-/** The texts of a tool's own output share what there is; other parts stay. */
+/** The texts of a tool's own output share what there is, as many of them as have room for a mark each; other parts stay. */
 const cutOutput = (
   output: ReadonlyArray<Prompt.ToolModelOutputPart>,
   chars: number,
   whole: ResultBudget.Whole
 ): ReadonlyArray<Prompt.ToolModelOutputPart> => {
   if (lengthOfTexts(output) <= chars) return output
-  const lengths = output.map((part) => part.type === "text" ? ResultBudget.lengthOf(part.text) : 0)
-  const shares = ResultBudget.share(lengths, chars)
-  return output.map((part, i) =>
-    part.type === "text" ? { ...part, text: ResultBudget.cut(part.text, shares[i]!, whole).value as string } : part
-  )
+  const texts = output.filter((part) => part.type === "text")
+  const room = Math.max(1, Math.floor(chars / leastOfText))
+  const kept = texts.length <= room ? texts : texts.slice(0, room - 1)
+  const forRest = kept.length < texts.length ? leastOfText : 0
+  const shares = ResultBudget.share(kept.map(({ text }) => ResultBudget.lengthOf(text)), chars - forRest)
+  let at = 0
+  return output.flatMap((part): ReadonlyArray<Prompt.ToolModelOutputPart> => {
+    if (part.type !== "text") return [part]
+    const i = at++
+    if (i > kept.length) return []
+    // The first of those that are left out stands for all of them.
+    return [{
+      ...part,
+      text: i === kept.length ? mark : ResultBudget.cut(part.text, shares[i]!, whole).value as string
+    }]
+  })
 }
+
+/** A text of which nothing is left, and what it takes. */
+const mark = "…"
+const leastOfText = ResultBudget.lengthOf(mark)
 
 /** The longest form, nearly, that has no more tokens than it may. */
 const cutToTokens = (count: Count, item: Item, whole: ResultBudget.Whole): Effect.Effect<Fitting> => {
