@@ -544,6 +544,9 @@ export const invalidate = (resourceKeys?: ReadonlyArray<string>): Effect.Effect<
     Effect.sync(() => invalidateIn(context, tenantOf(context), resourceKeys))
   )
 
+/** @internal */
+export const hasCache = (context: Context.Context<never>): boolean => cacheOf(context) !== undefined
+
 /** The same, at once, for a tenant, and in the cache of a context if it has one.
  *
  * @internal

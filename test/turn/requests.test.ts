@@ -617,4 +617,20 @@ describe("calls that share requests", () => {
       )
       assert.deepStrictEqual(value.map(({ result, status }) => result ?? status), ["timeout", "B at 1", "ok", "A at 2"])
     }))
+
+  it.effect("R5: what a program does with an answer changes nothing of what the cache gives later", () =>
+    Effect.gen(function*() {
+      const { layer, sent, toolkit } = lab()
+      const once = Effect.map(Turn.run(toolkit, gets(1)), ([outcome]) => {
+        const { left } = (outcome as { readonly result: typeof Stock.Type }).result
+        const seen = [...left]
+        ;(left as Array<number>).push(99)
+        return seen
+      })
+      const { value } = yield* timed(
+        Coalescer.cached(Effect.all([once, once, once])).pipe(Effect.provide(layer))
+      )
+      assert.deepStrictEqual(value, [[1], [1], [1]])
+      assert.strictEqual(sent.length, 1)
+    }))
 })

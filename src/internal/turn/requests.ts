@@ -298,6 +298,8 @@ export class Requests {
     const { gathering: { coalescer }, permit } = request
     let ok = 0
     const done: Array<Run> = []
+    // What a cache has kept is given to others later.
+    const kept = Coalescer.hasCache(first.runner.context)
     for (const [text, { takers }] of request.items) {
       const found: AnyExit = Exit.isSuccess(exit)
         ? exit.value.get(text) ?? Exit.die(new Error(`the coalescer "${coalescer.name}" has no answer for an item`))
@@ -309,7 +311,7 @@ export class Requests {
         // It has left.
         if (seat === undefined || !seat.requests.has(request)) continue
         seat.found.set(text, found)
-        if (i > 0) seat.shares = true
+        if (i > 0 || kept) seat.shares = true
         if (seat.found.size === seat.wants.size) done.push(run)
       }
     }
