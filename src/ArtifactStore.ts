@@ -2,10 +2,11 @@
  * The whole of what was cut: results that were too long for the model, kept under an id, to be read page by page.
  *
  * Where {@link ArtifactStore} is in the context, a turn keeps there what it cuts (`ToolPolicy.resultBudget`, `Turn.Options.resultBudget`) and
- * tells the model the id; {@link readTool} is the tool that reads it.
+ * tells the model the id; {@link readTool} is the tool that reads it. A turn waits for the store before it answers, up to five seconds and a grace
+ * of five more: what is late is answered as lost, with a warning.
  *
  * - A1: an artifact is found by its tenant and its id together: that of another tenant is not found.
- * - A2: pages that follow one another have every character once, and none ends inside of one, as a reader sees them.
+ * - A2: pages that follow one another have every character once, and none begins or ends inside of one, as a reader sees them.
  * - A3: the same place in the same turn has the same id: a turn that is run again replaces what it has kept.
  *
  * @since 0.1.0
@@ -106,8 +107,9 @@ export class ArtifactError extends Schema.TaggedError<ArtifactError>()("Artifact
  * **Details**
  *
  * - `put` keeps a text; what stood under the same key is replaced, whole or not at all.
- * - `get` gives a page: from `offset` (default: 0), of at most `length` characters (default: the rest). A page ends a little earlier where
- *   a character would be cut in two. It is undefined where there is no such artifact.
+ * - `get` gives a page: from `offset` (default: 0), of at most `length` characters (default: the rest). A page begins or ends a little earlier
+ *   where a character, as a reader sees it, would be cut in two; a single one that is longer than the page is given whole, as a page that
+ *   is too long. It is undefined where there is no such artifact.
  * - `search` gives the first places (default: 10) from `offset` on at which a text stands, whatever the case of its letters.
  *
  * @category services
@@ -144,19 +146,15 @@ const over = ({ put, read }: Shelf): ArtifactStore["Service"] => ({
 const within = (n: number | undefined, otherwise: number): number =>
   n === undefined || Number.isNaN(n) ? otherwise : Math.max(0, Math.floor(n))
 
-/** The place itself, or the one before it where it stands inside of a surrogate pair. */
-const outsidePair = (text: string, at: number): number => text.codePointAt(at - 1)! > 0xffff ? at - 1 : at
-
 const pageOf = (
   text: string,
   range: { readonly offset?: number | undefined; readonly length?: number | undefined } | undefined
 ): Page => {
-  const offset = outsidePair(text, Math.min(within(range?.offset, 0), text.length))
+  const offset = ResultBudget.borderBefore(text, Math.min(within(range?.offset, 0), text.length))
   const end = Math.min(text.length, offset + Math.max(1, within(range?.length, Infinity)))
-  let next = ResultBudget.borderBefore(text, end)
-  // One character that is longer than the page is given in parts: each page moves on.
-  if (next <= offset && offset < text.length) next = Math.max(outsidePair(text, end), offset + 1)
-  if (next < text.length) next = text.codePointAt(next - 1)! > 0xffff ? next + 1 : next
+  const before = ResultBudget.borderBefore(text, end)
+  // One character that is longer than the page is given whole.
+  const next = before > offset ? before : ResultBudget.borderAfter(text, offset)
   return { text: text.slice(offset, next), offset, next: next < text.length ? next : undefined, total: text.length }
 }
 
@@ -337,7 +335,7 @@ const ownFile = /^[0-9a-f]{64}\.json(\..*)?$/
  * **Details**
  *
  * A file is written beside its place and then moved there, so that nobody reads half of one. Its name is a hash of tenant and id. What has
- * expired is removed when it is asked for, and when the layer is built.
+ * expired is removed when it is asked for, and when the layer is built; so is what a writer left beside its place an hour ago or longer.
  *
  * @category layers
  * @since 0.1.0
@@ -356,7 +354,13 @@ export const layerFileSystem = (
       const files = yield* FileSystem.FileSystem
       yield* Effect.mapError(
         files.makeDirectory(directory, { recursive: true }),
-        (cause) => new ArtifactError({ store, operation: "put", description: cause.message, cause })
+        (cause) =>
+          new ArtifactError({
+            store,
+            operation: "put",
+            description: `the folder ${JSON.stringify(directory)} cannot be made: ${cause.message}`,
+            cause
+          })
       )
       if (expires !== Infinity) {
         yield* Effect.forkScoped(sweep(files, directory, expires))
@@ -381,33 +385,62 @@ export const layerFileSystem = (
   )
 }
 
-/** Removes what was written longer ago than it is kept. */
+/** What stands beside its place longer than this is written by nobody any more. */
+const abandoned = 3_600_000
+
+/** Removes what was written longer ago than it is kept. Others write meanwhile: what is gone is gone, and what fails holds up no other. */
 const sweep = (files: FileSystem.FileSystem, directory: string, expires: number): Effect.Effect<void> =>
   Effect.gen(function*() {
     const now = yield* Clock.currentTimeMillis
+    const failed: Array<unknown> = []
     for (const name of yield* files.readDirectory(directory)) {
-      if (!ownFile.test(name)) continue
-      const { mtime } = yield* files.stat(`${directory}/${name}`)
-      if (mtime._tag === "Some" && mtime.value.getTime() + expires <= now) {
-        yield* files.remove(`${directory}/${name}`, { force: true })
-      }
+      const [, beside] = ownFile.exec(name) ?? [name, null]
+      if (beside === null) continue
+      const kept = beside === undefined ? expires : Math.max(expires, abandoned)
+      yield* Effect.catch(sweepOne(files, `${directory}/${name}`, now - kept), (error) => {
+        if (error.reason._tag !== "NotFound") failed.push(error)
+        return Effect.void
+      })
     }
-  }).pipe(Effect.catch((error) => Effect.logWarning("artifacts that have expired could not be removed", error)))
+    if (failed.length > 0) {
+      yield* Effect.logWarning(
+        `${failed.length} ${
+          failed.length === 1 ? "artifact" : "artifacts"
+        } in ${directory} could not be looked at, or removed: they may have expired`,
+        failed[0]
+      )
+    }
+  }).pipe(
+    Effect.catch((error) => Effect.logWarning(`expired artifacts in ${directory} could not be looked for`, error))
+  )
+
+const sweepOne = (files: FileSystem.FileSystem, file: string, oldest: number) =>
+  Effect.flatMap(
+    files.stat(file),
+    ({ mtime }) =>
+      mtime._tag === "Some" && mtime.value.getTime() <= oldest ? files.remove(file, { force: true }) : Effect.void
+  )
 
 /** How many characters a page of the tool has at most. */
 const pageLength = 4_000
 
+/** A whole number; those below 0, which a model has no reason to write, are understood and not refused. */
+const count = Schema.Number.check(Schema.isInt({ toJsonSchema: () => ({ type: "integer", minimum: 0 }) }))
+
 const ReadParameters = Schema.Struct({
   id: Schema.String.annotate({ description: "The id of the artifact, as the cut result names it." }),
   offset: Schema.optionalKey(
-    Schema.Int.annotate({
+    count.annotate({
       description: "Where to begin, in characters. Default: 0. Go on with the `next` of the page before."
     })
   ),
-  length: Schema.optionalKey(Schema.Int.annotate({ description: "How many characters to read at most." })),
+  length: Schema.optionalKey(
+    count.annotate({ description: "How many characters to read at most. Default, and 0: as many as a page holds." })
+  ),
   search: Schema.optionalKey(
     Schema.String.annotate({
-      description: "Finds the places where this text stands, from `offset` on, instead of reading a page."
+      description:
+        "Finds the places where this text stands, from `offset` on, instead of reading a page. Empty: no search."
     })
   )
 })
@@ -438,8 +471,8 @@ const description =
  * **Details**
  *
  * It only reads, and touches nothing shared. Its name is `read_artifact` unless another is given; {@link read} is its handler. An id that
- * nobody has been told, or that is another tenant's, is answered with a failure in words. The store is a requirement of the tool, so that it
- * stands where the turn looks for it.
+ * nobody has been told, or that is another tenant's, is answered with a failure in words; a store that does not answer is one that may be
+ * tried again. The store is a requirement of the tool, so that it stands where the turn looks for it.
  *
  * **Example** (A page that was cut, and the rest of it)
  *
@@ -485,6 +518,7 @@ export const readTool = <const Name extends string = "read_artifact">(
       dependencies: [ArtifactStore]
     }),
     ToolPolicy.read({ keys: () => [] }),
+    ToolPolicy.failures({ transient: ({ reason }) => reason === "unavailable" }),
     // Whoever searches for a text may search for any.
     ToolPolicy.placeholders({ literal: ["search"] })
   )
@@ -495,7 +529,8 @@ export const readTool = <const Name extends string = "read_artifact">(
  * **Details**
  *
  * `maxLength` is how many characters a page has at most, whatever is asked for, so that a page needs no budget of its own. Default: 4,000.
- * The budget of a turn holds for pages too.
+ * The budget of a turn holds for pages too. Models fill in what they could leave out: an empty `search` is no search, and a `length` of
+ * 0 or below is the default.
  *
  * @category tools
  * @since 0.1.0
@@ -504,7 +539,7 @@ export const readTool = <const Name extends string = "read_artifact">(
 export const read = (options?: { readonly maxLength?: number | undefined }) => {
   const most = TurnError.wholeNumber("ArtifactStore.read", "maxLength", options?.maxLength ?? pageLength)
   return (
-    { id, length = most, offset = 0, search }: typeof ReadParameters.Type
+    { id, length = 0, offset = 0, search = "" }: typeof ReadParameters.Type
   ): Effect.Effect<
     typeof ReadPage.Type | typeof ReadMatches.Type,
     typeof ReadFailure.Type,
@@ -516,11 +551,11 @@ export const read = (options?: { readonly maxLength?: number | undefined }) => {
       const tenant = call?.identity.tenant ??
         Context.getOrElse(yield* Effect.context<never>(), TurnContext.Tenant, () => "default")
       const key = { tenant, id }
-      if (search !== undefined) {
+      if (search !== "") {
         const found = yield* store.search(key, search, { offset, limit: Math.max(1, Math.floor(most / (4 * around))) })
         return found ?? (yield* Effect.fail(unknown(id)))
       }
-      const page = yield* store.get(key, { offset, length: Math.min(most, Math.max(1, length)) })
+      const page = yield* store.get(key, { offset, length: length > 0 ? Math.min(most, length) : most })
       if (page === undefined) return yield* Effect.fail(unknown(id))
       const { next, text, total } = page
       return { total, offset: page.offset, ...(next === undefined ? undefined : { next }), text }

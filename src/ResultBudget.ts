@@ -328,3 +328,16 @@ const nearer = (text: string, from: number, at: number): number => {
   // The character at the place has to be whole.
   return from + segmenter.segment(text.slice(from, at + 2)).containing(at - from)!.index
 }
+
+/** The end of the character, as a reader sees it, that begins at a place where a text can be cut.
+ *
+ * @internal
+ */
+export const borderAfter = (text: string, at: number): number => {
+  segmenter ??= new Intl.Segmenter("en", { granularity: "grapheme" })
+  for (let room = 64;; room *= 4) {
+    const length = segmenter.segment(text.slice(at, at + room)).containing(0)?.segment.length ?? 0
+    // One that ends with what was looked at may go on behind it.
+    if (length < room || at + room >= text.length) return at + length
+  }
+}

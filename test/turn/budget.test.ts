@@ -501,7 +501,9 @@ describe("R29: a store that is down", () => {
       assert.isAtMost(lengths([page!])[0]!, 300)
       assert.deepStrictEqual([page!.truncated, page!.artifact], [true, undefined])
       assert.strictEqual(free!.status, "ok")
-      assert.isTrue(lines.some((line) => line.includes("what was cut could not be kept")), lines.join("\n"))
+      const words = 'the whole result of tool "page" (call "page-5000") could not be kept'
+      const late = most === 0 ? "" : ": the artifact store had no answer within 5000 ms"
+      assert.isTrue(lines.some((line) => line.startsWith(`${words}${late}`)), lines.join("\n"))
       const end = events.at(-1)!
       assert.strictEqual(end._tag, "TurnEnded")
       assert.isAtMost(end.at, most)
@@ -615,6 +617,50 @@ describe("R29: what is read again", () => {
       assert.notStrictEqual(yield* idIn("u", "a"), first)
       assert.notStrictEqual(yield* idIn("t", "b"), first)
     }).pipe(Effect.provide(made)))
+
+  it.effect("what a model fills in without need means the default; a character that is longer than a page is whole", () =>
+    Effect.gen(function*() {
+      const store = yield* ArtifactStore.ArtifactStore
+      const family = "👩‍👩‍👧‍👦"
+      yield* store.put({ tenant: "default", id: "one" }, family.repeat(3))
+      const one = (name: string, args: Record<string, unknown>) =>
+        Effect.map(
+          drive(Turn.run(reading, [ToolCall.make("r", name, { id: "one", ...args })])),
+          ([outcome]) => told(outcome!)
+        )
+      const all = { total: 3 * family.length, offset: 0, text: family.repeat(3) }
+      for (const args of [{ search: "" }, { length: 0 }, { length: -1, offset: -3, search: "" }]) {
+        assert.deepStrictEqual(yield* one("read_artifact", args), all)
+      }
+      const page = { total: 3 * family.length, offset: 0, next: family.length, text: family }
+      assert.deepStrictEqual(yield* one("peek", {}), page)
+      assert.deepStrictEqual(yield* one("read_artifact", { length: 2 }), page)
+      // A place inside of a character is that of the character.
+      assert.deepStrictEqual(yield* one("read_artifact", { offset: 5, length: 2 }), page)
+    }).pipe(Effect.provide(made)))
+
+  it.effect("a store that is down is told as one that may be tried again", () =>
+    Effect.gen(function*() {
+      const down = new ArtifactStore.ArtifactError({ store: "memory", operation: "get", description: "it is down" })
+      const fails = () => Effect.fail(down)
+      const [outcome] = yield* drive(
+        Turn.run(reading, [ToolCall.make("r", "read_artifact", { id: "x" })]).pipe(
+          Effect.provideService(ArtifactStore.ArtifactStore, { put: fails, get: fails, search: fails })
+        )
+      )
+      assert.deepInclude(outcome, { status: "error", retryable: true })
+      assert.strictEqual((outcome as any).failure.reason, "unavailable")
+      const [lost] = yield* drive(Turn.run(reading, [ToolCall.make("r", "read_artifact", { id: "x" })]))
+      assert.deepInclude(lost, { status: "error", retryable: false })
+    }).pipe(Effect.provide(made)))
+
+  it("its parameters are told without numbers that mean nothing", () => {
+    const { properties } = Tool.getJsonSchema(ArtifactStore.readTool()) as any
+    for (const name of ["offset", "length"]) {
+      const { description: _, ...rest } = properties[name]
+      assert.deepStrictEqual(rest, { type: "integer", minimum: 0 })
+    }
+  })
 
   it("bad lengths of pages are refused", () =>
     assert.throws(() => ArtifactStore.read({ maxLength: 0 }), /^ArtifactStore.read: the limit "maxLength"/))
