@@ -672,7 +672,7 @@ export const failures = <T extends Tool.Any>(failures: Failures<Tool.Failure<T>>
  * The length is that of the JSON text which the model gets, with the marks that say what was cut. A text is cut between two characters as a
  * reader sees them, a list keeps its first items and ends with how many there were, an object keeps its members, the longest of which are
  * cut first. The program has the whole result in the outcome all the same; with an `ArtifactStore` in the context it is kept there, and
- * the mark names its id.
+ * the mark names its id. The turn waits for that store then, for five seconds at most, and five more where the store ignores its stop.
  *
  * Of a tool with `toModelOutput` the texts among its parts are cut to the same length. Other parts stay whole, and are not counted.
  *

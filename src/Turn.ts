@@ -212,7 +212,7 @@ export interface Options<in O extends Outcome.Outcome<any> = Outcome.Outcome<any
   /**
    * How much all answers of the turn together give to the model: failures first, then results, the small ones before the large ones. What is
    * too long is cut (see `ToolPolicy.resultBudget`); the outcomes keep the whole. With an `ArtifactStore` in the context what was cut is
-   * kept there. `maxTokens` takes the `Tokenizer` of `effect/ai` from the context. Default: all of them.
+   * kept there, and a store that hangs costs up to five seconds. `maxTokens` takes the `Tokenizer` of `effect/ai` from the context. Default: all of them.
    */
   readonly resultBudget?: ToolPolicy.ResultLimit | undefined
   /** Stops the turn when it succeeds; its value is the caller's own reason: `"user"`, `"budget"`, … It is interrupted with the turn's end. */

@@ -16,6 +16,7 @@ import * as ArtifactStore from "../../ArtifactStore.ts"
 import * as Outcome from "../../Outcome.ts"
 import * as ResultBudget from "../../ResultBudget.ts"
 import * as ToolPolicy from "../../ToolPolicy.ts"
+import * as TurnError from "../../TurnError.ts"
 import type * as TurnEvent from "../../TurnEvent.ts"
 import type * as Answers from "./answers.ts"
 import { inTime, patience } from "./patience.ts"
@@ -299,11 +300,16 @@ const wholeOf = (turn: Closing, budgets: Budgets, { outcome, value }: Item): Lat
       ArtifactStore.idOf({ tenant, turn: id, position }),
       (artifact) => Effect.as(Effect.suspend(() => store.put({ tenant, id: artifact }, text)), { artifact })
     )
+    const lost = (why: string, ...causes: ReadonlyArray<unknown>) => {
+      const which = `the whole result of tool "${outcome.name}" (call ${TurnError.show(outcome.id)})`
+      return Effect.as(Effect.logWarning(`${which} could not be kept${why}`, ...causes), "lost" as const)
+    }
     const inTimeOrLost = inTime("the artifact store", keep, patience, graceReads).pipe(
-      Effect.flatMap(Option.match({ onNone: () => Effect.fail("it is late"), onSome: Effect.succeed })),
-      Effect.catchCause((cause): Effect.Effect<ResultBudget.Whole> =>
-        Effect.as(Effect.logWarning("what was cut could not be kept", cause), "lost")
-      )
+      Effect.flatMap(Option.match({
+        onNone: () => lost(`: the artifact store had no answer within ${patience} ms`),
+        onSome: (kept): Effect.Effect<ResultBudget.Whole> => Effect.succeed(kept)
+      })),
+      Effect.catchCause((cause) => lost("", cause))
     )
     later = beside(turn, inTimeOrLost, "lost")
   }
