@@ -6,7 +6,7 @@
  * were called, how often, in how many steps. A model does not do the same every time, so each prompt can be run several times, and a share
  * of the runs has to be right. It runs on the scripted model of `FakeModel` and on every `LanguageModel` alike.
  *
- * - **C1** A check that has checked nothing fails: no prompts, or no call of either tool.
+ * - **C1** A check that has checked nothing fails: no prompts, no events, or no call of either tool.
  * - **C2** A program that fails, or dies, is a run that is not right; the others are run all the same.
  *
  * @since 0.1.0
@@ -28,6 +28,7 @@ import type * as TurnEvent from "../TurnEvent.ts"
  *
  * - `calls`: tool → how often the model called it, whatever became of the call. Calls inside handlers are not the model's of this run.
  * - `steps`: in how many answers of the model there were calls.
+ * - `events`: how many events the program has told. None at all, of one that succeeds: it does not pass `onEvent` on.
  * - `right`: whether it did as it should. `failure`: how the program ended, where it did not succeed.
  *
  * @category models
@@ -40,6 +41,7 @@ export const Ran = Schema.Struct({
   run: Schema.Int,
   calls: Schema.Record(Schema.String, Schema.Int),
   steps: Schema.Int,
+  events: Schema.optionalKey(Schema.Int),
   right: Schema.Boolean,
   failure: Schema.optionalKey(Schema.String)
 })
@@ -136,8 +138,10 @@ const textOf = (prompt: Prompt.RawInput): string => {
 class Seen {
   readonly calls = new Map<string, number>()
   readonly turns = new Set<string>()
+  events = 0
 
   readonly take = (event: { readonly _tag: string }): void => {
+    this.events++
     const given = event as Agent.TurnReported | TurnEvent.TurnEvent
     const told = given._tag === "TurnReported" ? given.event : given
     if (told._tag !== "CallEnded") return
@@ -153,7 +157,7 @@ class Seen {
  *
  * A run is right when the list tool was called, at most `maxListCalls` times, and its twin never. Calls that were refused count too: the
  * model made them. It fails with {@link ModelCheckFailed} when fewer than `atLeast` of the runs were right, and when no run has called
- * either tool. A share, a number of runs or a limit that cannot be is refused, as a defect.
+ * either tool. A share, a number of runs or a limit that cannot be is refused where it is written: a `TurnError` is thrown, and nothing runs.
  *
  * **Interruption** interrupts the program.
  *
@@ -222,6 +226,7 @@ export const oneListCall = <Program extends Effect.Effect<unknown, unknown, unkn
             run,
             calls: Object.fromEntries(seen.calls),
             steps: seen.turns.size,
+            events: seen.events,
             right: failure === undefined && called >= 1 && called <= most && !seen.calls.has(single),
             ...(failure === undefined ? undefined : { failure })
           }
@@ -249,6 +254,9 @@ const ended = <E, R>(program: Effect.Effect<unknown, E, R>): Effect.Effect<strin
     return Effect.succeed(Cause.pretty(exit.cause).split("\n")[0]!)
   })
 
+/** The program ran, and told nothing: an agent and a turn tell at least that they have begun. */
+const untold = ({ events, failure }: Ran): boolean => events === 0 && failure === undefined
+
 const touched = ({ list, single }: Report, { calls }: Ran): boolean =>
   Object.hasOwn(calls, list) || Object.hasOwn(calls, single)
 
@@ -265,7 +273,9 @@ const did = (report: Report, ran: Ran): string => {
     Object.hasOwn(calls, name) && all.indexOf(name) === i
   )
   const called = names.map((name) => `${name} ${times(calls[name]!)}`).join(", ")
-  const inSteps = called === "" ? "no calls at all" : `${called}, in ${steps} ${steps === 1 ? "step" : "steps"}`
+  const inSteps = called === ""
+    ? untold(ran) ? "no event came: is onEvent passed on?" : "no calls at all"
+    : `${called}, in ${steps} ${steps === 1 ? "step" : "steps"}`
   const neither = called !== "" && !touched(report, ran) ? "; neither of the two" : ""
   return `${inSteps}${neither}${failure === undefined ? "" : `; the program failed: ${failure}`}`
 }
@@ -307,7 +317,11 @@ export const show = (report: Report): string => {
     percent(right / runs.length)
   })`
   return [
-    checked(report) ? sum : `${sum}: neither was called, so nothing was checked`,
+    checked(report)
+      ? sum
+      : runs.every(untold)
+      ? `${sum}: no event came, so nothing was checked: is onEvent passed on?`
+      : `${sum}: neither was called, so nothing was checked`,
     ...runs.filter((ran) => !ran.right).map((ran) =>
       `prompt ${ran.prompt}, ${TurnError.show(ran.text)}${repeat === 1 ? "" : `, run ${ran.run}`}: ${did(report, ran)}`
     )

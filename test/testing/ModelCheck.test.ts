@@ -58,8 +58,9 @@ describe("ModelCheck.oneListCall", () => {
         repeat: 2,
         atLeast: 1,
         right: 2,
-        runs: [{ ...ran, run: 1 }, { ...ran, run: 2 }]
+        runs: [{ ...ran, run: 1, events: report.runs[0]!.events }, { ...ran, run: 2, events: report.runs[1]!.events }]
       })
+      assert.isAbove(report.runs[0]!.events!, 0)
       assert.deepStrictEqual(Schema.decodeUnknownSync(ModelCheck.Report)(JSON.parse(JSON.stringify(report))), report)
     }))
 
@@ -114,6 +115,20 @@ describe("ModelCheck.oneListCall", () => {
         'prompt 1, "Where are a, b and c?", run 1: search once, in 1 step; neither of the two',
         'prompt 1, "Where are a, b and c?", run 2: no calls at all'
       ])
+    }))
+
+  it.effect("C1: says that no event came where a program does not pass them on", () =>
+    Effect.gen(function*() {
+      const deaf: typeof program = (prompt) => Agent.run({ prompt, toolkit })
+      assert.deepStrictEqual(yield* words([...batches, ...batches], { repeat: 2, program: deaf }), [
+        "expected calls of get_orders in place of calls of get_order in all of 2 runs (1 prompt, each 2 times), " +
+        "got 0 (0%): no event came, so nothing was checked: is onEvent passed on?",
+        'prompt 1, "Where are a, b and c?", run 1: no event came: is onEvent passed on?',
+        'prompt 1, "Where are a, b and c?", run 2: no event came: is onEvent passed on?'
+      ])
+      // One that fails says why, and one that calls nothing has told that it began.
+      const failed = yield* words([], { program: () => Effect.fail("no") })
+      assert.match(failed[1]!, /: no calls at all; the program failed: .*no/)
     }))
 
   it.effect("a run that calls neither is not right, also where others are", () =>
