@@ -85,8 +85,8 @@ const faults: ReadonlyArray<{
     fault: "every call of a turn takes a permit of its own, besides that of its request",
     changes: [{
       file: "internal/turn/state.ts",
-      from: `    if (merging !== undefined) return this.begin(run)
-    const pool = entry.merging === undefined ? this.poolOf(run) : undefined
+      from: `    if (run.merging !== undefined) return this.begin(run)
+    const pool = run.runner.entry.merging === undefined ? this.poolOf(run) : undefined
 `,
       to: "    const pool = this.poolOf(run)\n"
     }],
