@@ -350,8 +350,10 @@ describe("artifacts in files", () => {
       }))
       const sweep = (files: Layer.Layer<FileSystem.FileSystem>) =>
         Effect.sleep(200).pipe(
-          Effect.provide(Layer.provide(ArtifactStore.layerFileSystem({ directory: folder, expires: 200 }), files)),
-          Effect.provide(Logger.layer([Logger.make(({ message }) => void lines.push(String(message)))]))
+          Effect.provide([
+            Layer.provide(ArtifactStore.layerFileSystem({ directory: folder, expires: 200 }), files),
+            Logger.layer([Logger.make(({ message }) => void lines.push(String(message)))])
+          ])
         )
       yield* sweep(files)
       assert.strictEqual(looked, 6)
@@ -374,8 +376,10 @@ describe("artifacts in files", () => {
           yield* Effect.forEach(keys, (key) => store.put(key, "x".repeat(1_000)), { concurrency: "unbounded" })
           return yield* Effect.forEach(keys, (key) => store.get(key))
         }).pipe(
-          Effect.provide(onFiles(newFolder(), { expires: 5_000 })),
-          Effect.provide(Logger.layer([Logger.make(({ message }) => void lines.push(String(message)))]))
+          Effect.provide([
+            onFiles(newFolder(), { expires: 5_000 }),
+            Logger.layer([Logger.make(({ message }) => void lines.push(String(message)))])
+          ])
         )
         assert.notInclude(all, undefined)
       }

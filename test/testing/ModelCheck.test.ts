@@ -58,7 +58,7 @@ describe("ModelCheck.oneListCall", () => {
         repeat: 2,
         atLeast: 1,
         right: 2,
-        runs: [{ ...ran, run: 1, events: report.runs[0]!.events }, { ...ran, run: 2, events: report.runs[1]!.events }]
+        runs: [{ ...ran, run: 1, events: report.runs[0]!.events! }, { ...ran, run: 2, events: report.runs[1]!.events! }]
       })
       assert.isAbove(report.runs[0]!.events!, 0)
       assert.deepStrictEqual(Schema.decodeUnknownSync(ModelCheck.Report)(JSON.parse(JSON.stringify(report))), report)
