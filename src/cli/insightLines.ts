@@ -20,6 +20,9 @@ const shown = (cell: Cell): string =>
 
 const gap = 2
 
+/** No name widens the table more than that, however wide the terminal is. */
+const longest = 40
+
 /** Names are cut down to this before a column is left out, and to that after. */
 const cutBefore = 20
 const cutAfter = 8
@@ -31,9 +34,10 @@ const table = (
   { paint, width }: { readonly paint: Paint; readonly width: number }
 ): string => {
   const texts = rows.map((row) => row.map(shown))
-  const wide = columns.map(({ title }, i) =>
-    Math.max(displayWidth(title), ...texts.map((row) => displayWidth(row[i]!)))
-  )
+  const wide = columns.map(({ name, title }, i) => {
+    const most = Math.max(displayWidth(title), ...texts.map((row) => displayWidth(row[i]!)))
+    return name === true ? Math.min(most, longest) : most
+  })
   let kept = [...columns.keys()]
   const over = () => width === 0 ? 0 : kept.reduce((sum, i) => sum + wide[i]! + gap, -gap) - width
   const shrink = (least: number) => {

@@ -17,8 +17,8 @@ export interface Chart {
   readonly bars: ReadonlyArray<Bar>
 }
 
-/** The most bars that can be told apart on a telephone. */
-const mostBars = 20
+/** The most bars that can be told apart on a telephone, each with its value. */
+const mostBars = 12
 
 /** Bars of a distribution: one a number, or one a range of numbers where there are many. */
 export const barsOf = ({ max, min, values }: TurnInsights.Distribution): ReadonlyArray<Bar> => {
@@ -62,7 +62,7 @@ export const histogram = (chart: Chart): string => {
   const each = 1 / bars.length
   // Not wider than a bar should be, where there are few.
   const wide = Math.min(each * 0.8, 0.12)
-  const sparse = Math.ceil(bars.length / 8)
+  const sparse = Math.ceil(bars.length / 6)
   const heights = bars.map(({ value }) => value === 0 ? 0 : Math.max(2, (value / most) * room))
   const shapes = heights.map((high, i) =>
     `<rect x="${percent((i + 0.5) * each - wide / 2)}" width="${percent(wide)}" y="${
@@ -76,7 +76,7 @@ export const histogram = (chart: Chart): string => {
     return `<text x="${middle}" y="${bottom + 16}" class="${rare}">${escape(label)}</text>${
       value === 0
         ? ""
-        : `<text x="${middle}" y="${bottom - heights[i]! - 5}" class="v ${rare}">${short(value)}</text>`
+        : `<text x="${middle}" y="${bottom - heights[i]! - 5}" class="v">${short(value)}</text>`
     }`
   })
   return figure(
