@@ -24,7 +24,7 @@ import * as TurnError from "./TurnError.ts"
  *
  * **Details**
  *
- * - `events`: the events of `Turn.Options.onEvent`, one JSON object a line, or a list of them.
+ * - `events`: the events of `Turn.Options.onEvent` or of an agent's `onEvent`, one JSON object a line, or a list of them.
  * - `calls`: lists of calls, `{"calls": [{"id", "name", "arguments"}]}`, one a line or a list of them; a scenario file; what
  *   `effect-turn run --json` prints of such a message.
  * - `chat`: messages of OpenAI's Chat Completions, with the requests or responses around them where there are any.
@@ -85,7 +85,8 @@ export interface Step {
 }
 
 /**
- * One request of a coalescer: for how many calls, for how many items, and how many of them were found, where it has ended.
+ * One request of a coalescer: for how many calls, for how many items, and how many of them were found, where it has ended. A call that
+ * takes part in several requests, as a list does, counts with the first.
  *
  * @category models
  * @since 0.1.0
@@ -168,7 +169,7 @@ export interface ReadOptions {
  *   stands beside the answers. A conversation that is the beginning of another one of the same text is left out: logs of requests repeat it.
  * - `events`: a turn is a step. Turns of one tenant and conversation are one user turn as long as each starts after the end of the one
  *   before, and at most `gap` later. Where no turn names a conversation all are taken as one, unless two of them overlap: then each stands
- *   for itself.
+ *   for itself. Of an agent, all steps of a run are one user turn, and its steps tell the arguments of their calls.
  * - `otel`: the spans below one `invoke_agent` span, or else of one trace, are one user turn. A step is the spans of one `effect_turn.turn`, or
  *   else those between two calls of the model, or else those that overlap in time.
  * - `calls`: each list is a user turn of one step.
@@ -176,8 +177,9 @@ export interface ReadOptions {
  * Responses without the conversation around them stand for themselves. The model's answers without calls are no steps, and user turns without
  * calls are left out.
  *
- * It fails with the `InvalidMessage` of `TurnError`: the place, what was expected there and what came. Events of a tag that this version does
- * not know are passed over.
+ * It fails with the `InvalidMessage` of `TurnError`: the place, what was expected there and what came; also where a `form` is given, nothing of
+ * it is there, and the text is of another one. Events of a tag that this version does not know are passed over. Of JSON lines the last one may
+ * be cut, as in a log that is being written: a note says so.
  *
  * @category constructors
  * @since 0.1.0
@@ -205,6 +207,7 @@ export const read = (text: string, options: ReadOptions): Result.Result<Recordin
  * - `threshold`: a tool that is called more often than that in one user turn is listed. Default 3.
  * - `size`: the most items of one request to a backend. Default 10.
  * - `charsPerToken`: for the estimates. Default 4.
+ * - `unread`: recordings that could not be read, and why: they are named in the report. Default: none.
  *
  * @category models
  * @since 0.1.0
@@ -214,6 +217,7 @@ export interface Options {
   readonly threshold?: number | undefined
   readonly size?: number | undefined
   readonly charsPerToken?: number | undefined
+  readonly unread?: Report["unread"] | undefined
 }
 
 /**
@@ -304,6 +308,7 @@ export type Candidate = typeof Candidate.Type
  *
  * **Details**
  *
+ * - `unread`: recordings that are not in the numbers, since they could not be read, and why.
  * - `tools`: every tool; `over` is in how many user turns it is a candidate, `most` its most calls in one, `saved` what its candidates would have saved.
  * - `candidates`: those that save most come first.
  * - `lists`: tools whose answers say that they were asked for a list: how many items, how many of them deferred.
@@ -328,6 +333,7 @@ export const Report = Schema.Struct({
     calls: Schema.Number,
     notes: Schema.Array(Schema.String)
   })),
+  unread: Schema.Array(Schema.Struct({ source: Schema.String, problem: Schema.String })),
   totals: Schema.Struct({
     userTurns: Schema.Number,
     steps: Schema.Number,
@@ -437,7 +443,7 @@ export const analyse = (recordings: ReadonlyArray<Recording>, options?: Options)
     threshold: TurnError.wholeNumber(owner, "threshold", options?.threshold ?? 3),
     size: TurnError.wholeNumber(owner, "size", options?.size ?? 10),
     charsPerToken: aboveZero(owner, "charsPerToken", options?.charsPerToken ?? 4)
-  })
+  }, options?.unread ?? [])
 }
 
 const aboveZero = (owner: string, limit: string, value: unknown): number => {

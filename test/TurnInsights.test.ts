@@ -1,6 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { pipe, Result, Schema, Tracer } from "effect"
 import {
+  Agent,
   Coalescer,
   ToolCall,
   ToolPolicy,
@@ -10,6 +11,7 @@ import {
   TurnInsights,
   TurnTelemetry
 } from "effect-turn"
+import { FakeModel } from "effect-turn/testing"
 import { Tool, Toolkit } from "effect/ai"
 import * as Arbitrary from "effect/Arbitrary"
 import * as Effect from "effect/Effect"
@@ -393,7 +395,25 @@ describe("forms", () => {
     assert.deepStrictEqual(wrong("[1, 2]").slice(0, 3), [tag, "unknown", ""])
     assert.deepStrictEqual(wrong('{"a":1}').at(-1), "an object with a")
     assert.deepStrictEqual(wrong("data: {}\n").at(-1), "a stream's events")
-    assert.deepStrictEqual(wrong('{"role":"user"}\n{oops').slice(1, 3), ["unknown", "line 2"])
+    const at = (text: string) => wrong(text).slice(2)
+    assert.deepStrictEqual(at('{"role":"user"}\n{oops')[0], "line 2, column 2")
+    assert.deepStrictEqual(at('{\n  "a" 1\n}'), [
+      "line 2, column 7",
+      "JSON, or JSON lines: ':' after property name",
+      '"1\\n}"'
+    ])
+    // The message of the engine ends with what was expected; what came is the text there.
+    assert.deepStrictEqual(at('{"role":"user"}\n{"a" 1}\n{}'), [
+      "line 2, column 6",
+      "a line of JSON: ':' after property name",
+      '"1}"'
+    ])
+    assert.deepStrictEqual(at('{"a":1'), [
+      "line 1, column 7",
+      "JSON, or JSON lines: ',' or '}' after property value",
+      "its end"
+    ])
+    assert.match(at("hello")[2]!, /^what is none: unexpected token/)
     assert.deepStrictEqual(
       wrong(lines([user(), { role: "assistant", tool_calls: [{ function: {} }] }])),
       [tag, "chat", "line 2, /tool_calls/0/function/name", "the name of a tool", "nothing"]
@@ -408,6 +428,40 @@ describe("forms", () => {
     )
     assert.deepStrictEqual(wrong("[".repeat(5000)).at(-1), "a deeper one")
     assert.strictEqual(wrong('[{"role":"user"}]', { form: "events" })[2], "/0/_tag")
+  })
+
+  it("nothing of the form that was asked for is an error where it is another one", () => {
+    const steps: Steps = [[one("a", { x: 1 })]]
+    for (const [form, write] of Object.entries(forms)) {
+      for (const other of TurnInsights.Form.literals) {
+        const result = TurnInsights.read(JSON.stringify(write(steps)), { source: "file", form: other })
+        assert.strictEqual(Result.isSuccess(result), other === form, `${form} as ${other}`)
+      }
+    }
+    const { reason } = Result.getOrThrow(
+      Result.flip(TurnInsights.read(JSON.stringify(forms.chat(steps)), { source: "file", form: "anthropic" }))
+    )
+    assert.deepInclude(reason, {
+      dialect: "anthropic",
+      expected: "calls in that form",
+      received: "none: it looks like chat"
+    })
+    // A talk without calls is one in every form that has messages.
+    assert.lengthOf(read([user()], { form: "anthropic" }).conversations, 0)
+  })
+
+  it("of a log that is being written the last line may be cut anywhere", () => {
+    const last = '{"role":"us\\u0065r","content":[{"x":"a\\\\\\"b"},true,null,-1.5e3,{"y":false},[]]}'
+    for (let end = 1; end < last.length; end++) {
+      const { conversations, notes } = read(`${lines(forms.chat(orders("w1")))}\n${last.slice(0, end)}`)
+      assert.deepStrictEqual(notes, ["line 4, the last one, is cut: read up to there"], last.slice(0, end))
+      assert.lengthOf(conversations, 1)
+    }
+    assert.deepStrictEqual(read(`${lines(forms.chat(orders("w1")))}\n${last}\n\n`).notes, [])
+    // What no JSON begins with was not cut, and neither was a line before the last.
+    for (const text of ['{"a":1}}', "{oops", '{"a" 1', "plain", '{"a":1\n{"role":"user"}']) {
+      assert.isTrue(Result.isFailure(TurnInsights.read(`{"role":"user"}\n${text}`, { source: "file" })), text)
+    }
   })
 
   const member = [
@@ -611,6 +665,74 @@ describe("turns that were run", () => {
       assert.strictEqual(fromSpans.candidates[0]!.saved.roundTrips, 1)
     }))
 
+  it.effect("the log of an agent: a run is a user turn, and its steps tell what was asked", () =>
+    Effect.gen(function*() {
+      const toolkit = Toolkit.make(GetOrder)
+      const events: Array<{ readonly _tag: string; readonly agent: string }> = []
+      const ask = (...ids: ReadonlyArray<string>) => FakeModel.calls(ids.map((id) => FakeModel.call(GetOrder, { id })))
+      const run = (script: ReadonlyArray<FakeModel.Entry>) =>
+        Agent.run({ prompt: "Where are they?", toolkit, onEvent: (event) => events.push(event) }).pipe(
+          Effect.provide([
+            toolkit.toLayer({ get_order: ({ id }) => Effect.succeed(`${id} is on its way`) }),
+            FakeModel.layer(script),
+            Turn.layer()
+          ])
+        )
+      yield* run([ask("w1"), ask("w2", "w3"), ask("w4"), FakeModel.text("All are on their way.")])
+      // The next question, long after: of the same conversation, and not the same user turn.
+      yield* Effect.provide(
+        Effect.andThen(run([ask("w5"), FakeModel.text("Too.")]), run([ask("w6"), ask("w7"), FakeModel.text("Too.")])),
+        TurnContext.make({ tenant: "north", conversation: "c-1" })
+      )
+      const log = lines(events)
+      assert.isTrue(events.some(({ _tag }) => _tag === "AgentEnded"))
+      const sizes = (recording: TurnInsights.Recording) =>
+        recording.conversations.map(({ id, turns }) => [
+          id === "c-1" ? id : "its own",
+          turns.map(({ steps }) => steps.map(({ calls }) => calls.length))
+        ])
+      const recording = read(log, { gap: 0 })
+      assert.deepStrictEqual([recording.form, recording.notes], ["events", []])
+      assert.deepStrictEqual(sizes(recording), [["its own", [[1, 2, 1]]], ["c-1", [[1], [1, 1]]]])
+      const [candidate] = TurnInsights.analyse([recording]).candidates
+      assert.deepInclude(candidate, { tool: "get_order", calls: 4, distinct: 4 })
+      assert.deepInclude(candidate!.saved, { roundTrips: 2, requests: 3 })
+      // What tells turns alone, and what tells steps alone, says the same of calls.
+      const only = (...tags: ReadonlyArray<string>) => lines(events.filter(({ _tag }) => tags.includes(_tag)))
+      assert.deepStrictEqual(sizes(read(only("TurnReported"), { gap: 0 })), sizes(recording))
+      const steps = read(only("StepEnded"), { gap: 0 })
+      assert.deepStrictEqual(steps.conversations.map(({ turns }) => turns.length), [1, 1, 1])
+      assert.deepStrictEqual(TurnInsights.analyse([steps]).candidates[0]?.saved, candidate!.saved)
+      assert.strictEqual(TurnInsights.read(only("StepStarted"), { source: "file" })._tag, "Success")
+      // Two agents at once stay apart.
+      const both = events.filter(({ _tag }) => _tag === "StepEnded").map((event, i) => ({ ...event, at: i % 2 }))
+      assert.lengthOf(read(lines(both)).conversations, 3)
+    }))
+
+  it("a list that was cut into several requests is one call", () => {
+    const base = { turn: "t", at: 1 }
+    const request = (n: number, positions: ReadonlyArray<number>, items: number, into = "orders") => ({
+      ...base,
+      _tag: "RequestSent",
+      request: n,
+      into,
+      positions,
+      items
+    })
+    const { requests } = analyse([
+      { ...base, _tag: "TurnStarted", calls: 3 },
+      ...[0, 1, 2].map((position) => ({ ...base, _tag: "CallHeld", position, id: `${position}`, tool: "get_orders" })),
+      request(0, [0, 0, 0], 10),
+      request(1, [0, 1], 10),
+      request(2, [1, 2], 5),
+      request(3, [2], 1, "others")
+    ])
+    assert.deepStrictEqual(requests.map(({ calls, coalescer, items, ratio }) => [coalescer, calls, items, ratio]), [
+      ["orders", 3, 25, 1],
+      ["others", 1, 1, 1]
+    ])
+  })
+
   it.effect("requests of a coalescer: their sizes, their ratio, and nothing left to save", () =>
     Effect.gen(function*() {
       const coalescer = Coalescer.make({
@@ -709,6 +831,26 @@ describe("the page", () => {
     assert.strictEqual(/<table id="turns">.*?<\/table>/s.exec(page)![0].match(/<tr>/g)!.length, 6)
     assert.include(page, "prefers-color-scheme:dark")
     assert.include(page, "@media print")
+  })
+
+  it("names what could not be read, and every bar has its value", () => {
+    const steps: Steps = Array.from(
+      { length: 60 },
+      (_, i) => Array.from({ length: 4 + i }, (_, x) => one(`t${i}`, { x }))
+    )
+    const recordings = steps.map((calls) => read(forms.chat([calls])))
+    const report = TurnInsights.analyse(recordings, { unread: [{ source: "b<b>.json", problem: "it is no JSON" }] })
+    const html = TurnInsights.html(report)
+    assert.include(html, "1 recording could not be read")
+    assert.include(html, "b&lt;b&gt;.json")
+    assert.include(html, "it is no JSON")
+    assert.notInclude(page, "could not be read")
+    for (const svg of html.match(/<svg [^>]*class="bars".*?<\/svg>/gs)!) {
+      const bars = svg.match(/<rect [^>]*height="[1-9]/g)!
+      assert.strictEqual(svg.match(/class="v"/g)!.length, bars.length)
+      assert.isAtMost(svg.match(/<rect /g)!.length, 12)
+    }
+    assert.deepStrictEqual(Schema.decodeUnknownSync(TurnInsights.Report)(JSON.parse(JSON.stringify(report))), report)
   })
 
   it("says that there is nothing where there is nothing", () => {

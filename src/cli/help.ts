@@ -114,7 +114,7 @@ export const insights = text([
   "asking for a list would have saved: round trips to the model, requests to backends, tokens.",
   "",
   "FILE is JSON, or JSON lines, in one of these forms (which one is found out):",
-  "  events     what a program keeps of a turn's `onEvent`: one event a line",
+  "  events     what a program keeps of `onEvent`, a turn's or an agent's: one event a line",
   '  calls      {"calls": [{"id", "name", "arguments"}]}, one a line, and scenario files',
   "  chat       a history of Chat Completions: its messages, or logs of requests or responses",
   "  responses  a history of Responses: its items, or logs of requests or responses",
@@ -130,10 +130,11 @@ export const insights = text([
   "the file is taken as one; where its turns overlap, each stands for itself. " +
   "Spans are one user turn when they stand below one invoke_agent span, or in one trace.",
   "",
-  "With --json one object: {version, options, sources, totals, callsPerUserTurn, callsPerStep, stepsPerUserTurn, batches, tools, candidates, " +
+  "With --json one object: {version, options, sources, unread, totals, callsPerUserTurn, callsPerStep, stepsPerUserTurn, batches, tools, candidates, " +
   "lists, requests}; its schema is `TurnInsights.Report`.",
   "",
-  "A file that cannot be read or understood is told on standard error, and the others are counted all the same.",
+  "A file that cannot be read or understood is told on standard error, in --json and on the page, and the others are counted all the same. " +
+  "The last line of a log may be cut: the file is read up to there, and a note says so.",
   "",
   ...exitCodes([
     ["0", "all files were read, whatever is in them"],

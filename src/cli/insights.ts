@@ -40,14 +40,20 @@ export const insights = (flags: Flags): Effect.Effect<void, Misuse, FileSystem.F
     }
     const recordings: Array<TurnInsights.Recording> = []
     const unreadable: Array<Misuse> = []
-    // A file that is named twice, as by overlapping patterns, is read once.
-    for (const file of new Set(flags.files)) {
+    const unread: Array<TurnInsights.Report["unread"][number]> = []
+    for (const { file, times } of yield* distinct(flags.files)) {
       yield* Effect.match(read(file, flags), {
-        onSuccess: (recording) => recordings.push(recording),
-        onFailure: (misuse) => unreadable.push(misuse)
+        onSuccess: (recording) =>
+          recordings.push(
+            times === 1 ? recording : { ...recording, notes: [...recording.notes, `given ${times} times, read once`] }
+          ),
+        onFailure: (misuse) => {
+          unreadable.push(misuse)
+          unread.push({ source: sourceOf(file), problem: problemOf(misuse) })
+        }
       })
     }
-    const report = TurnInsights.analyse(recordings, { threshold, size, charsPerToken })
+    const report = TurnInsights.analyse(recordings, { threshold, size, charsPerToken, unread })
     // With nothing read there is nothing to tell, and a table of zeros would look like an answer.
     if (recordings.length > 0) {
       if (page !== undefined) yield* write(page, TurnInsights.html(report), flags.force)
@@ -69,12 +75,30 @@ export const insights = (flags: Flags): Effect.Effect<void, Misuse, FileSystem.F
     return yield* first
   })
 
+const sourceOf = (file: string): string => file === "-" ? "standard input" : file
+
+/** The files, each once: overlapping patterns name one twice, and so do two ways to it. */
+const distinct = (given: ReadonlyArray<string>) =>
+  Effect.gen(function*() {
+    const fs = yield* FileSystem.FileSystem
+    const found = new Map<string, { readonly file: string; times: number }>()
+    for (const file of given) {
+      const real = file === "-" ? file : yield* Effect.orElseSucceed(fs.realPath(file), () => file)
+      const one = found.get(real)
+      if (one === undefined) found.set(real, { file, times: 1 })
+      else one.times++
+    }
+    return [...found.values()]
+  })
+
+const problemOf = ({ expected, received, what }: Misuse): string => `${what}: expected ${expected}, and got ${received}`
+
 const read = (
   file: string,
   flags: Flags
 ): Effect.Effect<TurnInsights.Recording, Misuse, FileSystem.FileSystem | Stdio.Stdio> =>
   Effect.gen(function*() {
-    const source = file === "-" ? "standard input" : file
+    const source = sourceOf(file)
     const text = yield* file === "-"
       ? readStdin({
         what: "no recording",
@@ -107,7 +131,9 @@ const unread = (source: string, { reason }: TurnError.TurnError): Misuse => {
     what: `cannot read ${source}${form === undefined ? "" : ` as ${form}`}${path === "" ? "" : `, at ${path}`}`,
     expected,
     received,
-    advice: form === undefined
+    advice: form === undefined && path !== ""
+      ? "correct it there"
+      : form === undefined
       ? 'see "effect-turn insights --help" for the forms'
       : `correct it there, or say with --format what the file is (taken as ${dialect})`
   })

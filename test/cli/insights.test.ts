@@ -78,7 +78,12 @@ describe("insights", () => {
       const { code, out } = yield* run(["insights", file, "-", file, "--json"], { stdin })
       const report = JSON.parse(out)
       assert.deepStrictEqual([code, report.totals.calls], [0, 8])
-      assert.deepStrictEqual(report.sources.map(({ source }: any) => source), [file, "standard input"])
+      assert.deepStrictEqual(report.sources.map(({ notes, source }: any) => [source, ...notes]), [
+        [file, "given 2 times, read once"],
+        ["standard input"]
+      ])
+      const twice = yield* run(["insights", file, `${path.dirname(file)}/./${path.basename(file)}`])
+      assert.deepStrictEqual([twice.code, twice.err], [0, `${file}: given 2 times, read once`])
       const none = yield* run(["insights", "-"], { terminal: true })
       assert.strictEqual(none.code, 2)
       assert.include(none.err, "neither: standard input is a terminal")
@@ -152,10 +157,53 @@ describe("insights", () => {
         ]
       ) assert.include(err, words)
       assert.strictEqual(err.match(/^effect-turn: /gm)!.length, 3)
+      const { unread } = JSON.parse(out)
+      assert.deepStrictEqual(unread.map(({ source }: any) => source).sort(), ["/nowhere.json", broken, unknown].sort())
+      assert.include(unread.find(({ source }: any) => source === broken).problem, "a call with a `function`")
+      const page = path.join(scratch, "left out.html")
+      yield* run(["insights", good, "/nowhere.json", "--html", page])
+      assert.include(fs.readFileSync(page, "utf8"), "1 recording could not be read")
+      assert.include(fs.readFileSync(page, "utf8"), "no such file")
       const nothing = yield* run(["insights", unknown])
       assert.deepStrictEqual([nothing.code, nothing.out], [2, ""])
       const forced = yield* run(["insights", good, "--format", "events"])
       assert.include(forced.err, "(taken as events)")
+    }))
+
+  it.live("a form that is not there is said, and so is JSON that is none, with what was expected and what came", () =>
+    Effect.gen(function*() {
+      const other = written(history("a", 4))
+      const asked = yield* run(["insights", other, "--format", "anthropic"])
+      assert.deepStrictEqual([asked.code, asked.out], [2, ""])
+      assert.deepStrictEqual(asked.err.split("\n"), [
+        `effect-turn: cannot read ${other} as a history of Anthropic's Messages`,
+        "  expected  calls in that form",
+        "  got       none: it looks like chat",
+        "  do        correct it there, or say with --format what the file is (taken as anthropic)"
+      ])
+      const none = written('{\n  "a" 1\n}')
+      assert.deepStrictEqual((yield* run(["insights", none])).err.split("\n"), [
+        `effect-turn: cannot read ${none}, at line 2, column 7`,
+        "  expected  JSON, or JSON lines: ':' after property name",
+        '  got       "1\\n}"',
+        "  do        correct it there"
+      ])
+    }))
+
+  it.live("a log that is being written is read up to its last whole line, with a note", () =>
+    Effect.gen(function*() {
+      const live = written(`${history("a", 4).map((one) => JSON.stringify(one)).join("\n")}\n{"role":"assi`)
+      const { code, err, out } = yield* run(["insights", live])
+      assert.deepStrictEqual([code, err], [0, `${live}: line 10, the last one, is cut: read up to there`])
+      assert.include(out, "4 calls of 1 tool")
+    }))
+
+  it.live("one long name widens no row beyond its border", () =>
+    Effect.gen(function*() {
+      const { out } = yield* run(["insights", written([...history("x".repeat(300), 5), ...history("get_order", 5)])])
+      assert.isAtMost(Math.max(...out.split("\n").map(displayWidth)), 120)
+      assert.include(out, `${"x".repeat(39)}…  `)
+      assert.include(out, "get_order  ")
     }))
 
   it.live("says when there is nothing to list", () =>

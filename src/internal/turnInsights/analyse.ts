@@ -13,7 +13,8 @@ interface Options {
 
 export const analyseRecordings = (
   recordings: ReadonlyArray<TurnInsights.Recording>,
-  options: Options
+  options: Options,
+  unread: TurnInsights.Report["unread"]
 ): TurnInsights.Report => {
   const found: Found = { candidates: [], batches: [] }
   const tools = new Map<string, ToolCount>()
@@ -60,6 +61,9 @@ export const analyseRecordings = (
     version: 1,
     options,
     sources: sources.sort((a, b) => compare(a.source, b.source) || compare(JSON.stringify(a), JSON.stringify(b))),
+    unread: unread.map(({ problem, source }) => ({ source, problem })).sort((a, b) =>
+      compare(a.source, b.source) || compare(a.problem, b.problem)
+    ),
     totals: {
       userTurns: turnSizes.length,
       steps: stepSizes.length,

@@ -6,7 +6,7 @@ import { fromText } from "./value.ts"
 export interface OpenCall {
   readonly id: string
   readonly tool: string
-  readonly arguments: unknown
+  arguments: unknown
   result: string | undefined
   failed: boolean
   duplicate: boolean

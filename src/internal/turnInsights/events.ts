@@ -1,4 +1,4 @@
-/** The events of turns, as a program keeps them with `onEvent`. */
+/** The events of turns and of agents, as a program keeps them with `onEvent`. */
 import type * as TurnInsights from "../../TurnInsights.ts"
 import { answer, type OpenCall, openCall } from "./conversation.ts"
 import { push, type Value } from "./value.ts"
@@ -6,8 +6,12 @@ import { push, type Value } from "./value.ts"
 interface Turn {
   readonly group: string
   readonly conversation: string | undefined
+  /** The agent whose step it is: all steps of a run are one user turn. */
+  readonly agent: string | undefined
   readonly calls: Map<number, OpenCall>
   readonly requests: Map<number, { -readonly [K in keyof TurnInsights.Request]: TurnInsights.Request[K] }>
+  /** The calls that a request of a coalescer was for: a list takes part in several. */
+  readonly merged: Set<string>
   readonly from: number
   until: number
 }
@@ -27,8 +31,14 @@ export const readEvents = (
     )
   }
 
-  function take(event: Value): void {
-    const tag = event.object("an event").get("_tag").string("the tag of an event")
+  function take(given: Value): void {
+    const agent = given.object("an event").get("agent").text
+    const outer = given.get("_tag").string("the tag of an event")
+    if (agent !== undefined && outer === "StepEnded") return stepped(given, agent)
+    const event = outer === "TurnReported" ? given.get("event").object("the event of a turn") : given
+    // What else an agent tells says nothing of calls.
+    if (agent !== undefined && event === given) return
+    const tag = event.get("_tag").string("the tag of an event")
     const id = event.get("turn").string("the id of a turn")
     const at = event.get("at").number("a time in milliseconds")
     let turn = turns.get(id)
@@ -38,8 +48,10 @@ export const readEvents = (
       turn = {
         group: JSON.stringify([event.get("tenant").text ?? null, conversation ?? null]),
         conversation,
+        agent,
         calls: new Map(),
         requests: new Map(),
+        merged: new Set(),
         from: at,
         until: at
       }
@@ -69,11 +81,41 @@ export const readEvents = (
     else if (tag === "CallEnded") ended(event.get("outcome").object("an outcome"), call)
   }
 
+  /** A step of an agent has what events of turns have not: the arguments. Where its turn is not in the recording, its answers too. */
+  function stepped(event: Value, agent: string): void {
+    const step = event.get("step").object("a step")
+    const id = step.get("turn").string("the id of a turn")
+    const at = event.get("at").number("a time in milliseconds")
+    let turn = turns.get(id)
+    const isNew = turn === undefined
+    turn ??= {
+      group: "",
+      conversation: undefined,
+      agent,
+      calls: new Map(),
+      requests: new Map(),
+      merged: new Set(),
+      from: at,
+      until: at
+    }
+    turns.set(id, turn)
+    const outcomes = step.get("outcomes").entries
+    for (const [position, one] of step.get("calls").list("the calls of a step").entries()) {
+      const call = turn.calls.get(position) ??
+        openCall(one.get("id").string("the id of a call"), one.get("name").string("the name of a tool"), undefined)
+      turn.calls.set(position, call)
+      const { raw } = one.get("arguments")
+      call.arguments = raw === undefined ? {} : raw
+      if (isNew && outcomes[position] !== undefined) ended(outcomes[position].object("an outcome"), call)
+    }
+  }
+
   const named = [...turns.values()].some(({ conversation }) => conversation !== undefined)
   const sorted = [...turns.values()].filter(({ calls }) => calls.size > 0).sort((a, b) => a.from - b.from)
   let until = -Infinity
   let overlapping = false
   for (const turn of sorted) {
+    if (turn.agent !== undefined) continue
     overlapping ||= turn.from < until
     until = Math.max(until, turn.until)
   }
@@ -81,7 +123,13 @@ export const readEvents = (
   if (apart) notes.push("turns overlap and name no conversation: each is a user turn of its own")
   const groups = new Map<string, Array<Turn>>()
   for (const [i, turn] of sorted.entries()) {
-    const key = apart || (named && turn.conversation === undefined) ? String(i) : turn.group
+    const key = turn.conversation !== undefined
+      ? turn.group
+      : turn.agent !== undefined
+      ? `agent ${turn.agent}`
+      : apart || named
+      ? String(i)
+      : turn.group
     push(groups, key, turn)
   }
   return {
@@ -105,7 +153,8 @@ const inRows = (turns: ReadonlyArray<Turn>, gap: number): ReadonlyArray<Readonly
   const rows: Array<Array<Turn>> = []
   for (const turn of turns) {
     const fitting = rows.filter((row) => {
-      const { until } = row.at(-1)!
+      const { agent, until } = row.at(-1)!
+      if (agent !== undefined || turn.agent !== undefined) return agent === turn.agent
       return until <= turn.from && turn.from - until <= gap
     })
     const row = fitting.sort((a, b) => b.at(-1)!.until - a.at(-1)!.until)[0]
@@ -129,10 +178,14 @@ const sent = (event: Value, turn: Turn): void => {
   const positions = event.get("positions").list("the positions of the calls that it is for").map((position) =>
     position.number("the position of a call")
   )
+  const coalescer = event.get("into").string("the name of a coalescer")
+  const keyOf = (position: number) => `${position} ${coalescer}`
+  const news = [...new Set(positions)].filter((position) => !turn.merged.has(keyOf(position)))
+  for (const position of news) turn.merged.add(keyOf(position))
   turn.requests.set(event.get("request").number("the number of a request"), {
-    coalescer: event.get("into").string("the name of a coalescer"),
+    coalescer,
     tools: [...new Set(positions.flatMap((position) => turn.calls.get(position)?.tool ?? []))],
-    calls: positions.length,
+    calls: news.length,
     items: event.get("items").number("how many items it asks for"),
     found: undefined
   })

@@ -8,7 +8,7 @@ import { escape, escapeJson, number, plural, short, visible } from "./text.ts"
 const written = 50
 
 export const page = (report: TurnInsights.Report): string => {
-  const { candidates, options, sources, totals } = report
+  const { candidates, options, sources, totals, unread } = report
   const policy =
     `default-src 'none'; style-src 'unsafe-inline'; script-src '${scriptHash}'; base-uri 'none'; form-action 'none'`
   return `<!doctype html>
@@ -27,7 +27,13 @@ export const page = (report: TurnInsights.Report): string => {
 <h1>Tool calls, and what lists would have saved</h1>
 <p class="soft">${plural(totals.userTurns, "user turn")} out of ${
     plural(sources.length, "recording")
-  }. A user turn is all steps of the model between two messages of the user; a step is one answer with calls.</p>
+  }. A user turn is all steps of the model between two messages of the user; a step is one answer with calls.</p>${
+    unread.length === 0
+      ? ""
+      : `\n<p><strong>${
+        plural(unread.length, "recording")
+      } could not be read:</strong> the numbers are of the others. <a href="#unread">Which, and why</a></p>`
+  }
 </header>
 <main id="main">
 ${tiles(report)}
@@ -88,7 +94,17 @@ ${
       ])
     )
   }
-<h2>How it is counted</h2>
+${
+    unread.length === 0
+      ? ""
+      : `<h2 id="unread">Recordings that could not be read</h2>\n${
+        table(
+          "Recordings that could not be read",
+          [["Recording", "long"], ["Why", "long"]],
+          unread.map(({ problem, source }) => [source, problem])
+        )
+      }\n`
+  }<h2>How it is counted</h2>
 ${method(report)}
 </main>
 <footer class="soft">Made by effect-turn insights. This page loads nothing and sends nothing.</footer>

@@ -12,15 +12,24 @@ export const readText = (
   text: string,
   options: { readonly source: string; readonly form: Form | undefined; readonly gap: number }
 ): TurnInsights.Recording => {
-  const values = parse(text)
+  const { cut, values } = parse(text)
   const form = options.form ?? formOf(values)
   const { conversations, notes } = readAs(form, values.map((value) => value.as(form)), options.gap)
+  const kept = conversations.filter(({ turns }) => turns.length > 0)
+  if (kept.length === 0 && options.form !== undefined) mustBe(form, values)
   return {
     source: options.source,
     form,
-    notes,
-    conversations: conversations.filter(({ turns }) => turns.length > 0)
+    notes: cut === undefined ? notes : [`line ${cut}, the last one, is cut: read up to there`, ...notes],
+    conversations: kept
   }
+}
+
+/** With nothing in it that was asked for, and something of another form, zeros would look like an answer. */
+const mustBe = (form: Form, values: ReadonlyArray<Value>): void => {
+  const sign = firstSign(values, -1)
+  if (sign?.sure !== true || sign.form === form) return
+  throw new Unreadable(form, "", "calls in that form", `none: it looks like ${sign.form}`)
 }
 
 const readAs = (form: Form, values: ReadonlyArray<Value>, gap: number) => {
@@ -83,7 +92,7 @@ const signOf = (value: Value, depth: number): Sign | undefined => {
   const has = (member: string) => !value.get(member).absent
   const type = value.get("type").text
   const role = value.get("role").text
-  if (has("_tag") && has("turn")) return sure("events")
+  if (has("_tag") && (has("turn") || has("agent"))) return sure("events")
   if (["resourceSpans", "scopeSpans"].some(has)) return sure("otel")
   if (
     ["traceId", "trace_id"].some((id) =>

@@ -95,16 +95,17 @@ export class Value {
 
 const asJson = "JSON, or JSON lines"
 
-/** The values of a text: one, or one a line. */
-export const parse = (text: string): ReadonlyArray<Value> => {
+/** The values of a text: one, or one a line. `cut` is the number of a last line that is only the beginning of one, as in a log that is being written. */
+export const parse = (text: string): { readonly values: ReadonlyArray<Value>; readonly cut: number | undefined } => {
   const bare = text.replace(/^\ufeff/, "")
   if (bare.trim() === "") throw new Unreadable(undefined, "", asJson, "nothing")
   if (tooDeep(bare)) throw new Unreadable(undefined, "", `JSON of at most ${deepest} levels`, "a deeper one")
   try {
-    return [new Value(JSON.parse(bare), "")]
+    return { values: [new Value(JSON.parse(bare), "")], cut: undefined }
   } catch (whole) {
     const values: Array<Value> = []
-    for (const [i, line] of bare.split("\n").entries()) {
+    const lines = bare.trimEnd().split("\n")
+    for (const [i, line] of lines.entries()) {
       if (line.trim() === "") continue
       try {
         values.push(new Value(JSON.parse(line), `line ${i + 1}`))
@@ -113,15 +114,67 @@ export const parse = (text: string): ReadonlyArray<Value> => {
           throw new Unreadable(undefined, `line ${i + 1}`, asJson, "a stream's events")
         }
         // One that begins as JSON and is no line of its own is one broken document, or none.
-        if (values.length === 0) throw new Unreadable(undefined, "", asJson, said(whole))
-        throw new Unreadable(undefined, `line ${i + 1}`, "a line of JSON", said(thrown))
+        if (values.length === 0) throw broken(bare, 1, asJson, whole)
+        if (i === lines.length - 1 && isBeginning(line)) return { values, cut: i + 1 }
+        throw broken(line, i + 1, "a line of JSON", thrown)
       }
     }
-    return values
+    return { values, cut: undefined }
   }
 }
 
-const said = (thrown: unknown): string => thrown instanceof Error ? thrown.message : String(thrown)
+/** What the engine says of a text that is no JSON, with the place where it stands. */
+const broken = (text: string, line: number, expected: string, thrown: unknown): Unreadable => {
+  const [, message, position] = /^(.*?)(?: in JSON)?(?: at position (\d+).*)?$/s.exec((thrown as Error).message)!
+  const what = message![0]!.toLowerCase() + message!.slice(1)
+  if (position === undefined) {
+    return new Unreadable(undefined, line === 1 ? "" : `line ${line}`, expected, `what is none: ${what}`)
+  }
+  const before = text.slice(0, Number(position)).split("\n")
+  return new Unreadable(
+    undefined,
+    `line ${line + before.length - 1}, column ${before.at(-1)!.length + 1}`,
+    what.startsWith("expected ") ? `${expected}: ${what.slice(9)}` : expected,
+    Number(position) >= text.length
+      ? "its end"
+      : what.startsWith("expected ")
+      ? show(text.slice(Number(position), Number(position) + 30))
+      : what
+  )
+}
+
+/** Whether a text that is no JSON is the beginning of some. */
+const isBeginning = (text: string): boolean => {
+  const closers: Array<string> = []
+  let quoted = false
+  let end = text.length
+  for (let i = 0; i < end; i++) {
+    const character = text[i]!
+    if (quoted && character === "\\") {
+      const whole = text[i + 1] === "u" ? i + 6 : i + 2
+      // A cut escape is left out.
+      if (whole > end) end = i
+      i++
+    } else if (character === '"') quoted = !quoted
+    else if (quoted) continue
+    else if (character === "{") closers.unshift("}")
+    else if (character === "[") closers.unshift("]")
+    else if (character === "}" || character === "]") closers.shift()
+  }
+  const head = text.slice(0, end)
+  const tails = quoted ? ['"', '":0'] : ["", "0", ":0", '"":0']
+  const words = quoted ? [] : [head.replace(/(?:t|tr|tru|f|fa|fal|fals|n|nu|nul)$/, "null")]
+  return [...tails.map((tail) => head + tail), ...words].some((one) => isJson(one + closers.join("")))
+}
+
+const isJson = (text: string): boolean => {
+  try {
+    JSON.parse(text)
+    return true
+  } catch {
+    return false
+  }
+}
 
 /** What walks over values is recursive. */
 const deepest = 500
