@@ -26,7 +26,7 @@ import { Engine, tenantOf } from "./internal/coalescer/engine.ts"
 import type { Words } from "./internal/coalescer/pairing.ts"
 import { lookupOf } from "./internal/coalescer/resolver.ts"
 import { Soon } from "./internal/coalescer/soon.ts"
-import { keyText, wordsOf } from "./internal/coalescer/words.ts"
+import { keyText, nameOf, problemOf, wordsOf } from "./internal/coalescer/words.ts"
 import * as ToolPolicy from "./ToolPolicy.ts"
 import type * as TurnContext from "./TurnContext.ts"
 import * as TurnError from "./TurnError.ts"
@@ -93,6 +93,12 @@ export class InvalidAnswer extends Schema.TaggedError<InvalidAnswer>()("InvalidA
  */
 export type LoadError = ItemNotFound | RequestFailed | RequestTimeout | InvalidAnswer
 
+/** What is wrong, in words.
+ *
+ * @internal
+ */
+export const inWords = { nameOf, problemOf, wordsOf }
+
 /** @internal */
 export const isOfRequest = (error: unknown): boolean =>
   error instanceof RequestFailed || error instanceof RequestTimeout || error instanceof InvalidAnswer
@@ -154,8 +160,9 @@ export interface Request {
  *
  * - `keyText` gives equal texts for equal keys. Default: a text is itself, anything else its JSON with sorted members; what JSON does not
  *   hold whole (`NaN`, a date, a `Map`) is refused.
- * - `item` is the schema of an item. With it each of several callers gets a copy of its own, and an item that it does not fit is an
- *   {@link InvalidAnswer} for them; without it they share what the lookup gave.
+ * - `item` is the schema of an item. With it each of several callers gets a copy of its own, and so does a cache; an item that it does not
+ *   fit is an {@link InvalidAnswer} for them. It is not looked at where an item has one caller and no cache: that one gets what the lookup
+ *   gave, unchecked. Without it callers share what the lookup gave.
  * - `resources` are the resource keys of an item, as in `ToolPolicy.keys`: a write that touches one of them takes the item out of the
  *   cache, see {@link cached}. Default: unknown reach, so any write does.
  * - `window`: how long a request waits for more, from its first key. Default 5 ms; 0 waits for what asks in the same turn of the event loop.

@@ -297,7 +297,8 @@ describe("L2: each gets its own", () => {
         [() => Effect.succeed(undefined), "InvalidAnswer", /and got undefined/],
         [() => Effect.succeed({ a: 1 }), "InvalidAnswer", /and got \{"a":1\}/],
         [() => Effect.succeed(trap), "InvalidAnswer", /cannot be read/],
-        [() => Promise.resolve([1, 2, 3]), "InvalidAnswer", /expected an Effect from the lookup/],
+        [() => Promise.resolve([1, 2, 3]), "InvalidAnswer", /expected an Effect from the lookup, and got a Promise$/],
+        [() => [1, 2, 3], "InvalidAnswer", /expected an Effect from the lookup, and got a list of 3$/],
         [
           () => {
             throw new Error("no table")
@@ -525,7 +526,25 @@ describe("R5: results of their own", () => {
       })
       const exits = yield* coalescer.loadAll(["a", "a"])
       assert.deepStrictEqual(exits.map(tag), ["InvalidAnswer", "InvalidAnswer"])
-      assert.include(words(exits[0]!), "desk: an item does not fit its schema")
+      assert.match(words(exits[0]!), /^desk: an item does not fit its schema: left: Expected number/)
+      // One caller gets what the lookup gave.
+      assert.deepStrictEqual<unknown>(yield* coalescer.load("a"), { left: "3" })
+    }).pipe(north))
+  it.effect("a key that JSON does not hold is named as what it is", () =>
+    Effect.gen(function*() {
+      const coalescer = unchecked((keys: ReadonlyArray<string>) => Effect.succeed(keys))
+      const refusal = (key: unknown) =>
+        Effect.map(Effect.exit(coalescer.load(key as string)), (exit) => {
+          const reason = Exit.isFailure(exit) ? exit.cause.reasons[0] : undefined
+          return reason?._tag === "Die" ? (reason.defect as Error).message : ""
+        })
+      const day = new Date("2026-01-02T03:04:05.000Z")
+      assert.match(yield* refusal(day), /, and got a Date$/)
+      assert.match(yield* refusal(new Map()), /, and got a Map$/)
+      assert.match(yield* refusal(new AbortController().signal), /, and got an AbortSignal$/)
+      assert.match(yield* refusal(Number.NaN), /, and got NaN$/)
+      assert.match(yield* refusal({ of: [{ day }] }), /, and got \{"of":.*\}, with a Date in it$/)
+      assert.match(yield* refusal([1n]), /, and got a list of 1, with 1n in it$/)
     }).pipe(north))
   it.effect("copies that take time are made too", () =>
     Effect.gen(function*() {

@@ -4,7 +4,7 @@ import * as Exit from "effect/Exit"
 import * as Schema from "effect/Schema"
 import * as SchemaParser from "effect/SchemaParser"
 import type { Words } from "./pairing.ts"
-import { wordsOf } from "./words.ts"
+import { problemOf } from "./words.ts"
 
 type Parser = (value: unknown) => Effect.Effect<unknown, unknown>
 
@@ -17,7 +17,7 @@ export class Copies {
     const codec = Schema.toCodecJson(item)
     this.encode = SchemaParser.encodeUnknownEffect(codec) as Parser
     this.decode = SchemaParser.decodeUnknownEffect(codec) as Parser
-    this.misfit = (error) => words.invalid(`an item does not fit its schema: ${wordsOf(error)}`)
+    this.misfit = (error) => words.invalid(`an item does not fit its schema: ${problemOf(error)}`)
   }
 
   /** The text that copies of an item are made from; `undefined` is its own text. An exit, unless encoding takes time. */

@@ -12,6 +12,7 @@ import * as Exit from "effect/Exit"
 import type * as Fiber from "effect/Fiber"
 import { type Found, type Keys, pair, type Words } from "./pairing.ts"
 import type { Late, Soon } from "./soon.ts"
+import { nameOf } from "./words.ts"
 
 export interface Lookup {
   readonly lookup: (keys: any, request: { readonly tenant: string }) => Effect.Effect<unknown, unknown, any>
@@ -51,7 +52,9 @@ export class Running implements Late {
     const keys = this.keys.slice()
     const effect = Effect.suspend((): Effect.Effect<unknown, unknown> => {
       const looking: unknown = this.of.lookup(keys, { tenant })
-      return Effect.isEffect(looking) ? looking as Effect.Effect<unknown, unknown> : Effect.succeed(noEffect)
+      return Effect.isEffect(looking)
+        ? looking as Effect.Effect<unknown, unknown>
+        : Effect.succeed(new NoEffect(looking))
     })
     const fiber = this.fiber = Effect.runForkWith(context)(effect)
     fiber.addObserver((exit) => this.end(exit))
@@ -108,8 +111,8 @@ export class Running implements Late {
     if (this.ended === "left") return Exit.interrupt()
     if (this.ended === "late") return Exit.fail(words.late(timeout))
     if (Exit.isSuccess(exit)) {
-      return exit.value === noEffect
-        ? Exit.fail(words.invalid("expected an Effect from the lookup, and got something else"))
+      return exit.value instanceof NoEffect
+        ? Exit.fail(words.invalid(`expected an Effect from the lookup, and got ${nameOf(exit.value.came)}`))
         : pair(this.keys, this.texts, exit.value, by, words)
     }
     return Exit.fail(words.failed(errorOf(exit.cause)))
@@ -118,7 +121,13 @@ export class Running implements Late {
 
 const nobody = (): void => {}
 
-const noEffect = Symbol("no effect")
+/** What a lookup gave that is no effect. */
+class NoEffect {
+  readonly came: unknown
+  constructor(came: unknown) {
+    this.came = came
+  }
+}
 
 /** What a lookup failed with, or died of. */
 export const errorOf = (cause: Cause.Cause<unknown>): unknown => {
