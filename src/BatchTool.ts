@@ -156,6 +156,12 @@ export type KeyOption<Encoded> = [Encoded] extends [string | number]
   ? { readonly key?: ((raw: Encoded) => string | number) | undefined }
   : { readonly key: (raw: Encoded) => string | number }
 
+/** Two tools of one name do not go together. */
+type OtherName<Name extends string, SingleName extends string> = [SingleName] extends [never] ? unknown
+  : string extends Name ? unknown
+  : SingleName extends Name ? { readonly single: { readonly name: "another name than that of the list" } }
+  : unknown
+
 /**
  * How a list is looked up.
  *
@@ -163,10 +169,14 @@ export type KeyOption<Encoded> = [Encoded] extends [string | number]
  *
  * - `description`: what the tool does. That everything is to be passed at once, and the cap, is added to it.
  * - `item`: one item, as the model writes it.
- * - `key` tells the id of an item; needed where items are objects. What it throws for, or gives no text or number for, has no id.
- * - `normalise`: done to each item first. Default: takes the blanks off the ends of texts.
- * - `success`: what is found for an item. `failure`: how an item can fail by itself, see `Coalescer.failed`; `failures.transient` says of which
- *   it is worth asking again. Default: of none.
+ * - `key` tells the id of an item; needed where items are objects. It sees the item as the model wrote it, normalised and not yet checked or
+ *   decoded: a member may be missing. What it throws for, or gives no text or number for, has no id. Items that differ in what is looked
+ *   up need different keys: those of different calls that have one key share what is found.
+ * - `normalise`: done to each item first. Default: takes the blanks off the ends of texts; what is in objects stays as it is. An item that it
+ *   throws for is told as one without an id, in the words of the throw, and the log has it, once a list.
+ * - `success`: what is found for an item; "not found" is said with `undefined`, never with null. `failure`: how an item can fail by itself,
+ *   see `Coalescer.failed`; `failures.transient` says of which it is worth asking again. Default: of none. What is not as they say is an
+ *   `error` of its item alone, which says where and why, and is not shown.
  * - `lookup` gets a chunk of items, each once, and answers in any order: see `Coalescer.Answer`. A `Map` in it has items or their ids as keys.
  * - `itemKey` tells the item, or the id, that something found belongs to, for lists that come shuffled or short.
  * - `resources`: the resource keys of an item, as in `ToolPolicy.keys`; a call reads those of all its good items. Absent: unknown reach.
@@ -175,9 +185,9 @@ export type KeyOption<Encoded> = [Encoded] extends [string | number]
  * - `backend`: where requests take a permit each.
  * - `fields`: gives the tool a parameter `fields`, by which the model says what it wants of each item; `success` has to be a struct. Names
  *   that do not exist are told in the note. The twin has no such parameter.
- * - `text`: the longest text in a result. Longer ones are cut between characters, and marked, but for those that their schema takes only
- *   whole. For what is bulky all the same give the tool a `ToolPolicy.resultBudget`: the whole is then kept as an artifact.
- * - `single`: the twin for one item.
+ * - `text`: the most characters of a text in a result. Longer ones are cut between characters as people see them, and marked, within that
+ *   number; but for those that their schema takes only whole. For what is bulky all the same give the tool a `ToolPolicy.resultBudget`: the whole is then kept as an artifact.
+ * - `single`: the twin for one item, under a name of its own.
  *
  * @category models
  * @since 0.1.0
@@ -296,13 +306,19 @@ export interface BatchTool<
  * **Details**
  *
  * A list is taken in this order: each item is normalised, one of each is kept, what is beyond the cap is deferred, and the rest is checked.
- * What has no id stands under `invalid`, and takes no place under the cap. An empty list fails with `EMPTY`, and asks for nothing.
+ * What has no id stands under `invalid`, and takes no place under the cap. Two items of one id that differ once they are normalised are both
+ * `invalid`, since nobody can tell which is meant. An empty list fails with `EMPTY`, and asks for nothing.
  *
  * An item comes to `ok`, `not_found`, `invalid`, `timeout` (its request was late) or `error` (its request failed, or the item by itself).
  * A call succeeds also where no item does.
  *
  * The tool is a read. Its running clock is set so that it cuts no list short whose requests wait in line: one waiting limit (60 seconds), and
  * `chunkTimeout` for each chunk that the cap may come to. A `ToolPolicy.timeout` that is said later stands.
+ *
+ * **Gotchas**
+ *
+ * In a turn one item that is a placeholder, such as `<id>`, defers the whole list as it does any call: nothing is asked for. Where items are
+ * honest texts of that form, `ToolPolicy.placeholders` turns this off.
  *
  * **Example** (Twelve orders in one call)
  *
@@ -351,6 +367,7 @@ export const make: <
   options:
     & Options<Item, Success, Failure, SingleName, Fields, EX, R, Self, Requirements>
     & KeyOption<Item["Encoded"]>
+    & OtherName<Name, SingleName>
 ) => BatchTool<
   Name,
   Item,
@@ -443,7 +460,7 @@ export type ApprovalOption<Item> =
  *
  * - `apply` gets a chunk of items, each once, and tells what became of each. An item that it says nothing of may have been applied.
  * - `failures.noEffect` says which of an item's own failures changed nothing; default: none of them. `failures.transient` says which are
- *   worth trying again; default: none.
+ *   worth trying again; default: none. Neither is asked of a failure that is not as `failure` says: its item may have been applied.
  * - `resources`: the resource keys of an item, as in `ToolPolicy.write`; a call writes those of all its good items. Absent: unknown reach.
  * - `ordered`: one chunk after the other, in the model's order, and nothing is sent after the first item that did not succeed. What stands
  *   with it in one chunk has been sent together. Default: chunks go side by side.
@@ -519,8 +536,8 @@ export interface BatchWrite<Name extends string, Success extends Plain, Failure 
  *
  * **Details**
  *
- * A list is taken as by {@link make}; two items of one id that differ are both `invalid`, since nobody can tell which is meant. Each chunk is
- * a request, under a permit of its own. What became of each item is told with its effect, and a call succeeds also where no item does.
+ * A list is taken as by {@link make}. Each chunk is a request, under a permit of its own. What became of each item is told with its effect,
+ * and a call succeeds also where no item does. In a turn one item that is a placeholder defers the whole list: nothing is applied.
  *
  * With `idempotency` a key is reserved for each item before it is sent, and what became of it is written down before it is told. A retry
  * after a partial failure then sends only what is missing: what was applied is answered from the record.

@@ -20,6 +20,7 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
 import * as Metric from "effect/Metric"
 import * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
@@ -267,7 +268,7 @@ describe("R26: a list", () => {
       assert.strictEqual(Seats.single, undefined)
       const result = yield* drive(
         Seats.handlers.get_seats({
-          items: [{ row: "2", seat: "a" }, { row: "2", seat: "A" }, { row: 3, seat: "b" }, { row: "x", seat: "c" }, {
+          items: [{ row: "2", seat: "a" }, { seat: "a", row: "2" }, { row: 3, seat: "b" }, { row: "x", seat: "c" }, {
             row: "1",
             seat: "c"
           }]
@@ -279,6 +280,118 @@ describe("R26: a list", () => {
       assert.deepStrictEqual(result.results["1C"], { status: "ok", value: false })
       assert.deepStrictEqual(result.invalid.map(({ position }) => position), [2])
       assert.deepStrictEqual(asked, [{ row: 2, seat: "a" }, { row: 1, seat: "c" }])
+    }))
+
+  it.effect("two items of one id that differ are both invalid, and nothing is merged in silence", () =>
+    Effect.gen(function*() {
+      const asked: Array<unknown> = []
+      const Rates = BatchTool.make("get_rates", {
+        description: "Looks rates up.",
+        item: Schema.Struct({ hotel: Schema.String, night: Schema.String }),
+        key: ({ hotel }) => hotel,
+        success: Schema.String,
+        lookup: (rates) => {
+          asked.push(...rates)
+          return Effect.succeed(rates.map(({ night }) => night))
+        }
+      })
+      const result = yield* drive(
+        Rates.handlers.get_rates({
+          items: [{ hotel: "a", night: "1" }, { hotel: "b", night: "1" }, { hotel: "a", night: "2" }, {
+            night: "1",
+            hotel: "b"
+          }]
+        })
+      ).pipe(Effect.provideService(TurnContext.Tenant, "t"))
+      assert.deepStrictEqual(result.summary, { requested: 2, ok: 1, other: 1, deferred: 0 })
+      assert.deepStrictEqual(result.results, {
+        a: {
+          status: "invalid",
+          message: "2 items of the list have this id, and they differ: call again with the one that is meant",
+          retryable: true
+        },
+        b: { status: "ok", value: "1" }
+      })
+      assert.deepStrictEqual(asked, [{ hotel: "b", night: "1" }])
+    }))
+
+  it.effect("items over the cap whose id a function tells are asked for again as items", () =>
+    Effect.gen(function*() {
+      const Seats = BatchTool.make("get_seats", {
+        description: "Looks seats up.",
+        item: Schema.Struct({ seat: Schema.String }),
+        key: ({ seat }) => seat,
+        success: Schema.String,
+        lookup: (seats) => Effect.succeed(seats.map(({ seat }) => seat)),
+        cap: 1
+      })
+      const result = yield* drive(Seats.handlers.get_seats({ items: [{ seat: "a" }, { seat: "b" }] })).pipe(
+        Effect.provideService(TurnContext.Tenant, "t")
+      )
+      assert.deepStrictEqual(result.deferred_ids, ["b"])
+      assert.strictEqual(
+        result.note,
+        "1 of the items were not looked up, for one call takes 1 at most; deferred_ids has their ids, of the same kind as those in ids. " +
+          "Call again with these items, each written as it was in this call."
+      )
+    }))
+
+  const misfits: ReadonlyArray<readonly [what: string, found: unknown, message: RegExp]> = [
+    [
+      "another form",
+      { id: "O-1", state: 5 },
+      /^what was found .* not as the tool says .* \(state: Expected string.*\)$/
+    ],
+    ["null", null, /^null was found for it, .* \(Expected object.*\): "not found" is said with undefined$/],
+    ["no text", "O-1", /\(Expected object.*\)$/],
+    ["another failure", Coalescer.failed({ text: "no" }), /^\{"text":"no"\} \(its failure is not as .*message: .*\)$/],
+    ["no failure", Coalescer.failed(undefined), /^undefined \(its failure is not as the tool says that it is: .*\)$/]
+  ]
+  for (const [what, odd, message] of misfits) {
+    it.effect(`an answer of a form that the tool does not declare touches its own item alone: ${what}`, () =>
+      Effect.gen(function*() {
+        const { list } = desk((ids) => Effect.succeed(ids.map((id) => id === "O-1" ? odd : orderOf(id))))
+        const result = yield* list(ids(3))
+        assert.deepStrictEqual(statuses(result), ["ok", "error", "ok"])
+        const { message: said, ...rest } = result.results["O-1"]
+        assert.match(said, message)
+        assert.deepStrictEqual(rest, { status: "error", retryable: false })
+      }))
+  }
+
+  it.effect("a number that JSON cannot hold touches its own item alone", () =>
+    Effect.gen(function*() {
+      const { list } = desk((ids) => Effect.succeed(ids.map((id) => id === "O-1" ? Number.NaN : 1)), {
+        success: Schema.Number
+      })
+      const result = yield* list(ids(2))
+      assert.deepStrictEqual(statuses(result), ["ok", "error"])
+      assert.match(result.results["O-1"].message, /JSON cannot hold it/)
+    }))
+
+  it.effect("a failure without words of its own stands once in the result", () =>
+    Effect.gen(function*() {
+      const { list, run } = desk((ids) => Effect.succeed(ids.map(() => Coalescer.failed({ why: "x".repeat(50) }))), {
+        failure: Schema.Struct({ why: Schema.String })
+      })
+      const result = yield* list(["O-1"])
+      assert.deepStrictEqual(result.results["O-1"], {
+        status: "error",
+        message: 'it failed by itself: "failure" says how',
+        retryable: false,
+        failure: { why: "x".repeat(50) }
+      })
+      const [twin] = yield* run({ item: "O-1" })
+      assert.deepStrictEqual((twin as any).failure.failure, { why: "x".repeat(50) })
+    }))
+
+  it.effect("the twin leaves out a failure of a form that the tool does not declare", () =>
+    Effect.gen(function*() {
+      const { run } = desk((ids) => Effect.succeed(ids.map(() => Coalescer.failed({ text: "no" }))))
+      const [outcome] = yield* run({ item: "O-1" })
+      const { message, ...rest } = (outcome as any).failure
+      assert.match(message, /its failure is not as the tool says/)
+      assert.deepStrictEqual(rest, { code: "ERROR", retryable: false })
     }))
 
   it.effect("numbers are their own ids", () =>
@@ -297,12 +410,34 @@ describe("R26: a list", () => {
       assert.deepStrictEqual(result.invalid.map(({ position }) => position), [3])
     }))
 
-  it.effect("what cannot be normalised has no id", () =>
+  it.effect("what cannot be normalised has no id, and says why; the log has it once", () =>
     Effect.gen(function*() {
-      const { list } = desk(table, { normalise: (raw: any) => raw.toUpperCase() })
-      const result = yield* list(["o-1", null, "O-1"])
+      const logged: Array<readonly [string, unknown]> = []
+      const logger = Logger.make(({ logLevel, message }) => {
+        logged.push([logLevel, (message as ReadonlyArray<unknown>)[0]])
+      })
+      const normalise = (raw: any) => {
+        if (raw === null || raw === 7) throw new Error(`no ${raw}`)
+        return raw.toUpperCase()
+      }
+      const { list, orders, run } = desk(table, { normalise })
+      const items = ["o-1", null, "O-1", 7]
+      const invalid = [
+        { position: 1, message: "it could not be normalised: no null", retryable: true },
+        { position: 3, message: "it could not be normalised: no 7", retryable: true }
+      ]
+      const result = yield* list(items).pipe(Effect.provide(Logger.layer([logger])))
       assert.deepStrictEqual(result.ids, ["O-1"])
-      assert.deepStrictEqual(result.invalid.map(({ position }) => position), [1])
+      assert.deepStrictEqual(result.invalid, invalid)
+      const words = 'the normalise of the batch tool "get_orders" threw, first for the item at position 1'
+      assert.deepStrictEqual(logged, [["Warn", words]])
+      const outside = yield* drive(orders.handlers.get_orders({ items })).pipe(
+        Effect.provide([Logger.layer([logger]), Layer.succeed(TurnContext.Tenant, "t")])
+      )
+      assert.deepStrictEqual(outside.invalid, invalid)
+      assert.deepStrictEqual(logged, [["Warn", words], ["Warn", words]])
+      const [twin] = yield* run({ item: 7 })
+      assert.match((twin as any).message, /item: it could not be normalised: no 7/)
     }))
 
   it.effect("a list that is no list is refused", () =>
@@ -494,12 +629,32 @@ describe("R26: what of an item is shown", () => {
         assert.strictEqual(value.kind, "an unusually long kind of thing")
         assert.deepStrictEqual(value.body.lines, [
           "short",
-          "👨‍👩‍👧‍👦…[22 more characters]",
-          `${"x".repeat(15)}…[15 more characters]`
+          "👨‍👩‍👧‍👦…",
+          `${"x".repeat(14)}…`
         ])
         assert.deepStrictEqual(value.made, made)
       }
     }))
+})
+
+describe("R26: no text is longer than may be", () => {
+  it.effect.prop(
+    "the mark counts, and what is not too long is whole",
+    { text: int(1, 90), length: int(0, 200), of: pick("x", "é", "👨‍👩‍👧‍👦", "😀") },
+    ({ length, of, text }) =>
+      Effect.gen(function*() {
+        const whole = of.repeat(Math.ceil(length / of.length))
+        const { list } = desk((ids) => Effect.succeed(ids.map(() => whole)), { success: Schema.String, text })
+        const { value } = (yield* list(["O-1"])).results["O-1"]
+        if (whole.length <= text) return assert.strictEqual(value, whole)
+        assert.isAtMost(value.length, text)
+        const [, shown = "", count] = /^(.*)…(?:\[(\d+) more characters\])?$/su.exec(value) ?? assert.fail(value)
+        assert.strictEqual(whole.slice(0, shown.length), shown)
+        assert.strictEqual(shown.length % of.length, 0)
+        if (text >= 60) assert.strictEqual(Number(count), whole.length - shown.length)
+      }),
+    runs(60)
+  )
 })
 
 describe("R26: the twin", () => {
@@ -603,6 +758,85 @@ describe("a batch tool's policy", () => {
     refused({ text: -1 }, /text.*a whole number from 1.*-1/)
     refused({ chunkTimeout: Number.NaN }, /chunkTimeout.*NaN/)
     assert.throws(() => desk(table, { cap: "all" }), TurnError.TurnError as any)
+  })
+})
+
+describe("what a batch tool cannot be made of is refused where it is written", () => {
+  const refused = (make: () => unknown, words: RegExp) => {
+    assert.throws(make, words)
+    assert.throws(make, TurnError.TurnError as any)
+  }
+  const common = (make: (extra: object) => unknown, call: string) => {
+    for (const option of ["item", "success"]) {
+      refused(() => make({ [option]: undefined }), new RegExp(`, ${option}: expected a schema, and got undefined$`))
+    }
+    refused(() => make({ failure: "text" }), /, failure: expected a schema, and got "text"$/)
+    refused(() => make({ description: undefined }), /, description: expected a text, and got undefined$/)
+    refused(() => make({ [call]: [] }), new RegExp(`, ${call}: expected a function, and got a list of 0$`))
+    refused(() => make({ failures: { transient: true } }), /, failures.transient: expected a function, and got true$/)
+    for (const option of ["key", "normalise", "itemKey", "resources"]) {
+      refused(() => make({ [option]: new Map() }), new RegExp(`, ${option}: expected a function, and got a Map$`))
+    }
+    const objects = [
+      Schema.Struct({ id: Schema.String }),
+      Schema.Array(Schema.String),
+      Schema.Union([Schema.String, Schema.Struct({ id: Schema.String })])
+    ]
+    for (const item of objects) {
+      refused(() => make({ item }), /, key: expected a function, for its items may be objects.*, and got undefined$/)
+    }
+    assert.isObject(make({ item: Schema.FiniteFromString }))
+    for (const backend of [{}, "Shop", TurnContext.Tenant]) {
+      refused(() => make({ backend }), /, backend: expected a backend, as Backend.Service makes it, and got/)
+    }
+    assert.isObject(make({ backend: Shop }))
+  }
+
+  it("lists that are looked up", () => {
+    const make = (extra: object, name: unknown = "orders") =>
+      BatchTool.make(name as string, {
+        description: "Orders.",
+        item: Schema.String,
+        success: Schema.String,
+        lookup: () => Effect.succeed([]),
+        ...extra
+      } as any)
+    common(make, "lookup")
+    refused(() => make({}, ""), /a batch tool, name: expected a text that is not empty, and got ""$/)
+    refused(
+      () => BatchTool.make("orders", undefined as any),
+      /"orders", options: expected an object, and got undefined/
+    )
+    refused(
+      () => make({ fields: true }),
+      /"orders", fields: expected a success that is a struct.*a schema without fields$/
+    )
+    refused(() => make({ fields: ["id"] }), /, fields: expected true or false, and got a list of 1$/)
+    for (const single of [{}, { name: "" }, "order", null]) {
+      refused(() => make({ single }), /, single.name: expected a text that is not empty, and got/)
+    }
+    refused(() => make({ single: { name: "orders" } }), /, single.name: expected another name than that of the list/)
+  })
+
+  it("lists that are written", () => {
+    const make = (extra: object) =>
+      BatchTool.write("pay", {
+        description: "Pays.",
+        item: Schema.String,
+        success: Schema.String,
+        apply: () => Effect.succeed([]),
+        ...extra
+      } as any)
+    common(make, "apply")
+    const key = (id: string) => id
+    refused(() => make({ destructive: true }), /"pay", approval: expected .* for it is destructive, and got undefined$/)
+    refused(() => make({ destructive: "yes" }), /, destructive: expected true or false, and got "yes"$/)
+    refused(() => make({ approval: true }), /, approval: expected "never", "always" or a function, and got true$/)
+    refused(() => make({ idempotency: { key } }), /, idempotency.mode: expected "forward" or "record", and got undef/)
+    refused(() => make({ idempotency: { key, mode: "both" } }), /, idempotency.mode: .*, and got "both"$/)
+    refused(() => make({ idempotency: null }), /, idempotency.mode: expected/)
+    refused(() => make({ idempotency: { mode: "record" } }), /, idempotency.key: expected a function, and got undef/)
+    refused(() => make({ idempotency: { mode: "record", key, scope: "all" } }), /, idempotency.scope: .*got "all"$/)
   })
 })
 

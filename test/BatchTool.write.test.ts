@@ -199,6 +199,35 @@ describe("R27: a list that is written", () => {
       }))
   }
 
+  it.effect("a failure of a form that the tool does not declare touches its own item alone, and may have been applied", () =>
+    Effect.gen(function*() {
+      const sent: Array<string> = []
+      const { layer, turn } = bank({
+        idempotency: { mode: "record", key: ({ t }: Item) => `pay:${t}` },
+        failures: { noEffect: () => true, transient: () => true },
+        apply: (items: ReadonlyArray<ToApply>) =>
+          Effect.succeed(items.map(({ id }) => {
+            sent.push(id)
+            return id === "b" ? Coalescer.failed({ text: "no" }) : id === "c" ? 5 : id
+          }))
+      })
+      const [first, again] = yield* drive(
+        Effect.all([turn([ts("a", "b", "c")]), turn([ts("a", "b", "c")])]).pipe(
+          Effect.provide(Layer.mergeAll(layer, IdempotencyStore.layerMemory))
+        )
+      )
+      assert.deepStrictEqual(statuses(first![0]), ["ok", "error", "error"])
+      assert.deepStrictEqual(effects(first![0]), ["applied", "unknown", "applied"])
+      const { message, ...rest } = resultOf(first![0]).results["b"]
+      assert.match(message, /its failure is not as the tool says that it is: .*may have been applied/)
+      assert.deepStrictEqual(rest, { status: "error", effect: "unknown", retryable: false })
+      assert.match(resultOf(first![0]).results["c"].message, /not as the tool says that it is \(Expected string.*\)$/)
+      // The record says the same.
+      assert.deepStrictEqual(statuses(again![0]), ["ok", "in_doubt", "error"])
+      assert.deepStrictEqual(effects(again![0]), ["applied", "unknown", "applied"])
+      assert.deepStrictEqual(sent, ["a", "b", "c"])
+    }))
+
   it.effect("a result that is not as the schema says is told as applied", () =>
     Effect.gen(function*() {
       const { run } = bank({

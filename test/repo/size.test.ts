@@ -9,7 +9,7 @@ const budgets = {
   Approval: 3_000,
   ArtifactStore: 4_500,
   Backend: 7_500,
-  BatchTool: 18_500,
+  BatchTool: 19_000,
   Coalescer: 9_500,
   Handler: 4_000,
   IdempotencyKey: 1_200,

@@ -122,6 +122,14 @@ describe("make", () => {
     BatchTool.make("seats", { ...rest, item })
   })
 
+  it("the twin has a name of its own", () => {
+    const plain = { description: "…", item: Schema.String, success: Schema.String, lookup: () => Effect.succeed([]) }
+    BatchTool.make("orders", { ...plain, single: { name: "order" } })
+    // @ts-expect-error - it is that of the list
+    BatchTool.make("orders", { ...plain, single: { name: "orders" } })
+    BatchTool.make("orders" as string, { ...plain, single: { name: "order" } })
+  })
+
   it("an answer of other items does not compile", () => {
     BatchTool.make("orders", {
       description: "…",

@@ -6,8 +6,8 @@
  */
 import * as Exit from "effect/Exit"
 import type * as Schema from "effect/Schema"
-import * as SchemaIssue from "effect/SchemaIssue"
 import * as SchemaParser from "effect/SchemaParser"
+import * as Coalescer from "../../Coalescer.ts"
 import * as TurnError from "../../TurnError.ts"
 
 /** An item under the cap, and where in the list it stands first. `item` is there where it is as its schema wants it, else `problem`. */
@@ -29,6 +29,8 @@ export interface List {
   readonly deferred: ReadonlyArray<string>
   /** The items that are as they should be, under the cap. */
   readonly items: ReadonlyArray<unknown>
+  /** Where `normalise` threw first, and what. */
+  readonly thrown: { readonly position: number; readonly error: unknown } | undefined
 }
 
 export interface Reading {
@@ -36,8 +38,6 @@ export interface Reading {
   readonly item: Schema.Codec<any, any>
   readonly key: ((raw: any) => unknown) | undefined
   readonly normalise: ((raw: unknown) => unknown) | undefined
-  /** Whether two items of one id that differ are a mistake: they are where something is written. */
-  readonly strict: boolean
 }
 
 /** Reads lists; each once, however often it is asked for. */
@@ -55,14 +55,21 @@ export const readerOf = (reading: Reading): (params: { readonly items?: Readonly
 export const normalised = (raw: unknown): unknown => typeof raw === "string" ? raw.trim() : raw
 
 const read = (reading: Reading, check: Check, raws: ReadonlyArray<unknown>): List => {
-  const { cap, key = (raw: unknown) => raw, normalise = normalised, strict } = reading
+  const { cap, key = (raw: unknown) => raw, normalise = normalised } = reading
   const invalid: Array<Invalid> = []
+  let thrown: List["thrown"]
   const byId = new Map<string, { readonly position: number; readonly raws: Array<unknown> }>()
   for (let position = 0; position < raws.length; position++) {
     let raw: unknown
-    let id: string | undefined
     try {
       raw = normalise(raws[position])
+    } catch (error) {
+      thrown ??= { position, error }
+      invalid.push({ position, message: couldNot(error), retryable: true })
+      continue
+    }
+    let id: string | undefined
+    try {
       id = idOf(key(raw))
     } catch {
       // What cannot be read has no id.
@@ -82,7 +89,7 @@ const read = (reading: Reading, check: Check, raws: ReadonlyArray<unknown>): Lis
       deferred.push(id)
       continue
     }
-    const one: Asked = strict && raws.some((raw) => textOf(raw) !== textOf(raws[0]))
+    const one: Asked = raws.length > 1 && raws.some((raw) => contentOf(raw) !== contentOf(raws[0]))
       ? {
         id,
         position,
@@ -92,8 +99,14 @@ const read = (reading: Reading, check: Check, raws: ReadonlyArray<unknown>): Lis
     asked.push(one)
     if (one.problem === undefined) items.push(one.item)
   }
-  return { asked, invalid, deferred, items }
+  return { asked, invalid, deferred, items, thrown }
 }
+
+/** What makes items of one id the same: the number 2 and the text "2" are, where they are their own ids. */
+const contentOf = (raw: unknown): string => typeof raw === "object" ? textOf(raw) : String(raw)
+
+/** The words for an item whose `normalise` threw. */
+export const couldNot = (error: unknown): string => `it could not be normalised: ${Coalescer.inWords.wordsOf(error)}`
 
 /** The first of the same id that is as it should be. */
 const checked = (
@@ -104,7 +117,7 @@ const checked = (
   for (const raw of raws) {
     const found = check(raw)
     if (Exit.isSuccess(found)) return { item: found.value }
-    problem ??= problemOf(found)
+    problem ??= wordsFor(found)
   }
   return { problem: problem! }
 }
@@ -132,15 +145,9 @@ const checkOf = (item: Schema.Codec<any, any>): Check => {
   }
 }
 
-/** The words of a schema's complaint. */
-const problemOf = (exit: Exit.Exit<unknown, unknown>): string => {
-  const reason = Exit.isFailure(exit) ? exit.cause.reasons[0] : undefined
-  if (reason?._tag !== "Fail") return "it could not be checked"
-  const { issues } = SchemaIssue.makeFormatterStandardSchemaV1()(reason.error as SchemaIssue.Issue)
-  return issues.map(({ message, path = [] }) => {
-    const at = path.map((step) => String(typeof step === "object" ? step.key : step)).join(".")
-    return at === "" ? message : `${at}: ${message}`
-  }).join("; ")
+const wordsFor = (exit: Exit.Failure<unknown, unknown>): string => {
+  const reason = exit.cause.reasons[0]
+  return reason?._tag === "Fail" ? Coalescer.inWords.problemOf(reason.error) : "it could not be checked"
 }
 
 /** The same text for the same JSON, whatever the order of members. */

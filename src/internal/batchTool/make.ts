@@ -10,16 +10,26 @@ import * as Coalescer from "../../Coalescer.ts"
 import * as ToolPolicy from "../../ToolPolicy.ts"
 import * as TurnError from "../../TurnError.ts"
 import { keyTextOf, type List, normalised, readerOf } from "./items.ts"
+import { checkRead } from "./options.ts"
 import { listOf, singleOf } from "./parameters.ts"
-import { compose, Empty, empty, failureText, resultOf } from "./result.ts"
-import { fieldsOf, project, shortener } from "./values.ts"
+import { compose, Empty, empty, failureText, ownOf, resultOf } from "./result.ts"
+import { complaintOf, fieldsOf, project, shortener } from "./values.ts"
 
 /** Items over the cap of a list, by tool. */
 export const deferred = Metric.counter("effect_turn.batch.deferred", {
   description: "items of a list that were not asked for, by tool and reason"
 })
 
-export const count = (tool: string, list: List, context: Context.Context<never>): void => {
+const logged = new WeakSet<List>()
+
+/** What is to be known of a list besides its result: what was deferred is counted, and a normalise that throws is in the log. */
+export const note = (tool: string, list: List, context: Context.Context<never>): void => {
+  const { thrown } = list
+  if (thrown !== undefined && !logged.has(list)) {
+    logged.add(list)
+    const words = `the normalise of the batch tool "${tool}" threw, first for the item at position ${thrown.position}`
+    Effect.runForkWith(context)(Effect.logWarning(words, thrown.error))
+  }
   if (list.deferred.length === 0) return
   Metric.withAttributes(deferred, { tool, reason: "cap" }).updateUnsafe(list.deferred.length, context)
 }
@@ -52,12 +62,18 @@ export const limitsOf = (
   return { cap, chunk, chunkTimeout, timeout: within(Math.ceil(cap / chunk)), singleTimeout: within(1) }
 }
 
-export const overCap = (list: List, cap: number, done: string): ReadonlyArray<string> =>
-  list.deferred.length === 0
-    ? []
-    : [
-      `${list.deferred.length} of the items were not ${done}, for one call takes ${cap} at most: call again with those in deferred_ids.`
-    ]
+/** `keyed`: ids are told from items, and are no items themselves. */
+export const overCap = (list: List, cap: number, done: string, keyed: boolean): ReadonlyArray<string> => {
+  if (list.deferred.length === 0) return []
+  const again = keyed
+    ? "deferred_ids has their ids, of the same kind as those in ids. Call again with these items, each written as it was in this call."
+    : "call again with those in deferred_ids."
+  return [
+    `${list.deferred.length} of the items were not ${done}, for one call takes ${cap} at most${
+      keyed ? ";" : ":"
+    } ${again}`
+  ]
+}
 
 type Found = Exit.Exit<unknown, unknown>
 
@@ -104,13 +120,14 @@ const partial = (success: any): Schema.Codec<any, any> =>
   ))
 
 export const makeBatchTool = (name: string, options: any): any => {
+  checkRead(name, options)
   const owner = `batch tool "${name}"`
   const limits = limitsOf(owner, options)
   const { cap, chunk, chunkTimeout } = limits
   const longestText = options.text === undefined ? undefined : TurnError.wholeNumber(owner, "text", options.text)
   const { failure, failures, item, key, normalise, resources, success } = options
   const known: ReadonlyArray<string> | undefined = options.fields === true ? Object.keys(success.fields) : undefined
-  const reading = { cap, item, key, normalise, strict: false }
+  const reading = { cap, item, key, normalise }
   const read = readerOf(reading)
   const keyText = keyTextOf(reading)
 
@@ -136,19 +153,20 @@ export const makeBatchTool = (name: string, options: any): any => {
   })
   const shorten = longestText === undefined ? undefined : shortener(value, longestText)
 
-  const fits = Schema.is(success as Schema.Codec<any, any>)
-  const misfit: Problem = {
+  const complaint = complaintOf(success)
+  const misfit = (found: unknown, problem: string): Problem => ({
     status: "error",
-    message: "what was found for it is not as the tool says that it is",
+    message: found === null
+      ? `null was found for it, and the tool says that it is something else (${problem}): "not found" is said with undefined`
+      : `what was found for it is not as the tool says that it is (${problem})`,
     retryable: false
-  }
-
-  const ownOf = (error: unknown): Problem => ({
-    status: "error",
-    message: failureText(error),
-    retryable: isTransient(failures, error),
-    ...(failure === undefined ? undefined : { failure: error })
   })
+
+  const own = ownOf(failure)
+  const ownProblem = (error: unknown): Problem => {
+    const { declared, message, shown } = own(error)
+    return { status: "error", message, retryable: declared && isTransient(failures, error), ...shown }
+  }
 
   const answer = (
     params: any,
@@ -157,8 +175,8 @@ export const makeBatchTool = (name: string, options: any): any => {
   ): Found => {
     const list = read(params)
     if (list.asked.length + list.invalid.length === 0) return Exit.fail(empty())
-    count(name, list, context)
-    const notes = [...overCap(list, cap, "looked up")]
+    note(name, list, context)
+    const notes = [...overCap(list, cap, "looked up", key !== undefined)]
     let take: ReadonlyArray<string> | undefined
     if (known !== undefined) {
       const fields = fieldsOf(params.fields, known)
@@ -171,8 +189,9 @@ export const makeBatchTool = (name: string, options: any): any => {
       list,
       (_, item) => {
         const exit = found.get(keyText(item))
-        if (exit === undefined || Exit.isFailure(exit)) return problemOf(exit, ownOf)
-        if (!fits(exit.value)) return misfit
+        if (exit === undefined || Exit.isFailure(exit)) return problemOf(exit, ownProblem)
+        const problem = complaint(exit.value)
+        if (problem !== undefined) return misfit(exit.value, problem)
         const shown = take === undefined ? exit.value : project(exit.value, take)
         return { status: "ok", value: shorten === undefined ? shown : shorten(shown) }
       },
@@ -232,7 +251,7 @@ export const makeBatchTool = (name: string, options: any): any => {
     if (exit !== undefined && Exit.isSuccess(exit)) {
       return shortenOne === undefined ? exit : Exit.succeed(shortenOne(exit.value))
     }
-    const { status, ...problem } = problemOf(exit, ownOf)
+    const { status, ...problem } = problemOf(exit, ownProblem)
     return Exit.fail({ code: status.toUpperCase(), ...problem })
   }
   const { name: singleName } = options.single

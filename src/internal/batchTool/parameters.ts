@@ -6,6 +6,7 @@ import type * as JsonSchema from "effect/JsonSchema"
 import * as Schema from "effect/Schema"
 import * as SchemaAST from "effect/SchemaAST"
 import * as SchemaGetter from "effect/SchemaGetter"
+import { couldNot } from "./items.ts"
 
 type Compile = (schema: JsonSchema.JsonSchema) => JsonSchema.JsonSchema
 
@@ -73,8 +74,8 @@ export const singleOf = (
     item: shownAs(item, (schema) => schema, (raw) => {
       try {
         return normalise(raw) === "" ? "it is an empty text: call again with the real value" : undefined
-      } catch {
-        return "it cannot be read"
+      } catch (error) {
+        return couldNot(error)
       }
     }).pipe(
       Schema.decodeTo(item, { decode: SchemaGetter.transform(normalise), encode: SchemaGetter.passthrough<any>() })

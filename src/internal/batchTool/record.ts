@@ -228,8 +228,9 @@ export class Records {
         : store.markUnknown(this.keyOf(entry), owner, written.message ?? "nothing is known of it"), entry)
   }
 
-  private outcomeOf({ value }: Written): Outcome.Encoded {
-    const encoded = SchemaParser.encodeUnknownExit(this.success)(value)
+  private outcomeOf({ status, value }: Written): Outcome.Encoded {
+    // Where the answer has no result, the record has none.
+    const encoded = status === "ok" ? SchemaParser.encodeUnknownExit(this.success)(value) : Exit.void
     return {
       position: 0,
       id: "",
@@ -238,7 +239,7 @@ export class Records {
       started: true,
       effect: "applied",
       retryable: false,
-      ...(Exit.isSuccess(encoded) ? { result: encoded.value } : undefined)
+      ...(status === "ok" && Exit.isSuccess(encoded) ? { result: encoded.value } : undefined)
     }
   }
 

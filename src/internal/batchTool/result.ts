@@ -5,8 +5,9 @@
  * - R2: `ok + other + deferred = requested`.
  */
 import * as Schema from "effect/Schema"
+import * as Coalescer from "../../Coalescer.ts"
 import type { List } from "./items.ts"
-import { put } from "./values.ts"
+import { complaintOf, put } from "./values.ts"
 
 const Invalid = Schema.Struct({ position: Schema.Int, message: Schema.String, retryable: Schema.Boolean })
 
@@ -35,15 +36,43 @@ export const empty = (): typeof Empty.Type => ({
   message: 'the list has no items: call again with all that are wanted in "items"'
 })
 
-/** The words of an item's own failure. */
-export const failureText = (error: unknown): string => {
+/** The words that a failure has. */
+const wordsIn = (error: unknown): string | undefined => {
   if (typeof error === "string") return error
   const message: unknown = (error as { readonly message?: unknown } | null | undefined)?.message
-  if (typeof message === "string" && message !== "") return message
+  return typeof message === "string" && message !== "" ? message : undefined
+}
+
+/** The words of a failure. */
+export const failureText = (error: unknown): string => {
+  const words = wordsIn(error)
+  if (words !== undefined) return words
   try {
     return JSON.stringify(error) ?? String(error)
   } catch {
     return "it failed"
+  }
+}
+
+interface Own {
+  readonly message: string
+  /** Whether it is as the tool says that it is: what is not is shown to nobody, and classed by nobody. */
+  readonly declared: boolean
+  readonly shown: { readonly failure?: unknown }
+}
+
+/** What is told of an item's own failure. */
+export const ownOf = (failure: Schema.Codec<any, any> | undefined): (error: unknown) => Own => {
+  if (failure === undefined) return (error) => ({ message: failureText(error), declared: true, shown: {} })
+  const complaint = complaintOf(failure)
+  return (error) => {
+    const problem = complaint(error)
+    if (problem !== undefined) {
+      const message = `${Coalescer.inWords.wordsOf(error)} (its failure is not as the tool says that it is: ${problem})`
+      return { message, declared: false, shown: {} }
+    }
+    const message = wordsIn(error) ?? 'it failed by itself: "failure" says how'
+    return { message, declared: true, shown: { failure: error } }
   }
 }
 

@@ -1,5 +1,8 @@
 /** What of a found item is shown: the members that were asked for, and texts no longer than may be. */
+import * as Exit from "effect/Exit"
 import * as Schema from "effect/Schema"
+import * as SchemaParser from "effect/SchemaParser"
+import * as Coalescer from "../../Coalescer.ts"
 import * as ResultBudget from "../../ResultBudget.ts"
 import * as TurnError from "../../TurnError.ts"
 
@@ -7,6 +10,36 @@ const isPlain = (value: unknown): value is Record<string, unknown> => {
   if (typeof value !== "object" || value === null) return false
   const prototype: unknown = Object.getPrototypeOf(value)
   return prototype === Object.prototype || prototype === null
+}
+
+/** Whether JSON holds what a schema has encoded: what it does not hold would make the whole result one that cannot be given. */
+const isJson = (value: unknown, depth: number): boolean => {
+  if (typeof value === "number") return Number.isFinite(value)
+  if (value === null || typeof value === "string" || typeof value === "boolean") return true
+  if (typeof value !== "object" || depth === 0) return false
+  if (Array.isArray(value)) return value.every((item) => isJson(item, depth - 1))
+  return isPlain(value) &&
+    Object.keys(value).every((name) => value[name] === undefined || isJson(value[name], depth - 1))
+}
+
+/** Says what is wrong with a value that a schema is to encode; undefined where nothing is. */
+export const complaintOf = (schema: Schema.Codec<any, any>): (value: unknown) => string | undefined => {
+  const encode = SchemaParser.encodeUnknownEffect(schema)
+  const fits = Schema.is(schema)
+  return (value) => {
+    try {
+      const encoded = encode(value)
+      // Encoding takes time: then the form alone is looked at.
+      if (!Exit.isExit(encoded)) return fits(value) ? undefined : "it has another form"
+      if (Exit.isSuccess(encoded)) return isJson(encoded.value, 400) ? undefined : "JSON cannot hold it"
+      const reason = encoded.cause.reasons.find(({ _tag }) => _tag !== "Interrupt")
+      return Coalescer.inWords.problemOf(
+        reason?._tag === "Fail" ? reason.error : reason?._tag === "Die" ? reason.defect : undefined
+      )
+    } catch (error) {
+      return Coalescer.inWords.wordsOf(error)
+    }
+  }
 }
 
 /** An own member, whatever its name. */
@@ -34,10 +67,17 @@ export const project = (value: unknown, take: ReadonlyArray<string>): unknown =>
   return taken
 }
 
-/** The text up to a border between characters as people see them, and how much is gone. */
+const more = (count: number): string => `…[${count} more characters]`
+
+/**
+ * The text up to a border between characters as people see them, and how much is gone, in no more characters than may be. Where the words
+ * of the mark would take more than half of them, it is its dots alone.
+ */
 const cut = (text: string, longest: number): string => {
-  const end = ResultBudget.borderBefore(text, longest)
-  return `${text.slice(0, end)}…[${text.length - end} more characters]`
+  const words = more(text.length).length
+  const short = words * 2 > longest
+  const end = ResultBudget.borderBefore(text, longest - (short ? 1 : words))
+  return `${text.slice(0, end)}${short ? "…" : more(text.length - end)}`
 }
 
 /**

@@ -16,10 +16,12 @@ import * as Coalescer from "../../Coalescer.ts"
 import * as ToolPolicy from "../../ToolPolicy.ts"
 import * as TurnContext from "../../TurnContext.ts"
 import { keyTextOf, type List, readerOf, textOf } from "./items.ts"
-import { count, failureMember, isTransient, limitsOf, overCap, saysSo, unionOf } from "./make.ts"
+import { failureMember, isTransient, limitsOf, note, overCap, saysSo, unionOf } from "./make.ts"
+import { checkWrite } from "./options.ts"
 import { listOf } from "./parameters.ts"
 import { Entry, Records, type Written } from "./record.ts"
-import { compose, Empty, empty, failureText, resultOf } from "./result.ts"
+import { compose, Empty, empty, failureText, ownOf, resultOf } from "./result.ts"
+import { complaintOf } from "./values.ts"
 
 const none = (status: Written["status"], message: string, retryable: boolean): Written => ({
   status,
@@ -55,17 +57,19 @@ const hasFailed = (exit: Exit.Exit<unknown, unknown> | undefined): boolean =>
 const mayHave = "it may have been applied: find out before it is sent again"
 
 export const makeWriteTool = (name: string, options: any): any => {
+  checkWrite(name, options)
   const owner = `batch tool "${name}"`
   const limits = limitsOf(owner, options)
   const { cap, chunk, chunkTimeout } = limits
   const { apply, backend, failure, failures, idempotency, item, itemKey, key, normalise, ordered, resources, success } =
     options
   const forward = idempotency?.mode === "forward"
-  const reading = { cap, item, key, normalise, strict: true }
+  const reading = { cap, item, key, normalise }
   const read = readerOf(reading)
   const itemText = keyTextOf(reading)
   const encode = SchemaParser.encodeUnknownExit(item as Schema.Codec<any, any>)
-  const fits = Schema.is(success as Schema.Codec<any, any>)
+  const complaint = complaintOf(success)
+  const own = ownOf(failure)
 
   // It pairs the answer of a chunk; nothing of different calls is merged here.
   const { request } = Coalescer.make<any, any, any, any, any>({
@@ -117,12 +121,13 @@ export const makeWriteTool = (name: string, options: any): any => {
   /** What became of an item that was sent. What an earlier run may have done stays in doubt, whatever this one says of itself. */
   const writtenOf = (exit: Exit.Exit<any, unknown> | undefined, { inDoubt }: Entry): Written => {
     if (exit !== undefined && Exit.isSuccess(exit)) {
-      return fits(exit.value)
+      const problem = complaint(exit.value)
+      return problem === undefined
         ? { status: "ok", value: exit.value, effect: "applied" }
         : {
           status: "error",
           effect: "applied",
-          message: "it was applied, and its result is not as the tool says that it is",
+          message: `it was applied, and its result is not as the tool says that it is (${problem})`,
           retryable: false
         }
     }
@@ -141,11 +146,11 @@ export const makeWriteTool = (name: string, options: any): any => {
     if (error instanceof Coalescer.RequestFailed || error instanceof Coalescer.InvalidAnswer) {
       return unknown(error.message)
     }
-    const transient = isTransient(failures, error)
-    const own = failure === undefined ? undefined : { failure: error }
-    return saysSo(failures?.noEffect, error) && !inDoubt
-      ? { ...none("error", failureText(error), transient), ...own }
-      : { ...unknown(failureText(error), "error", transient), ...own }
+    const { declared, message, shown } = own(error)
+    const transient = declared && isTransient(failures, error)
+    return declared && saysSo(failures?.noEffect, error) && !inDoubt
+      ? { ...none("error", message, transient), ...shown }
+      : { ...unknown(message, "error", transient), ...shown }
   }
 
   /** Sends one request, under a permit, for what nobody else has sent or sends. Gives those that somebody else is at. */
@@ -256,7 +261,7 @@ export const makeWriteTool = (name: string, options: any): any => {
     Effect.contextWith((context: Context.Context<any>) => {
       const list = read(params)
       if (list.asked.length + list.invalid.length === 0) return Effect.fail(empty())
-      count(name, list, context)
+      note(name, list, context)
       const told = new Map<string, Written>()
       const entries = entriesOf(list, told)
       const call = Context.get(context, TurnContext.CurrentCall)
@@ -267,7 +272,7 @@ export const makeWriteTool = (name: string, options: any): any => {
           ordered === true ? sendInOrder(records, tenant, list, entries, told) : sendAll(records, tenant, entries, told)
       )
       return Effect.map(entries.length === 0 ? Effect.void : untilStop(call, writing), () => {
-        const notes = [...overCap(list, cap, "applied")]
+        const notes = [...overCap(list, cap, "applied", key !== undefined)]
         for (const entry of entries) if (!told.has(entry.id)) told.set(entry.id, unsent(entry, stopped))
         if ([...told.values()].includes(heldBack)) {
           notes.push("The order counts: nothing was sent after the first item that did not succeed.")
