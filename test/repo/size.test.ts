@@ -25,7 +25,7 @@ const budgets = {
   TurnContext: 500,
   TurnError: 1_200,
   TurnEvent: 400,
-  TurnInsights: 18_000,
+  TurnInsights: 18_900,
   TurnJournal: 4_000,
   TurnMiddleware: 1_500,
   TurnPlan: 6_500,

@@ -350,10 +350,12 @@ describe("artifacts in files", () => {
       }))
       const sweep = (files: Layer.Layer<FileSystem.FileSystem>) =>
         Effect.sleep(200).pipe(
-          Effect.provide([
-            Layer.provide(ArtifactStore.layerFileSystem({ directory: folder, expires: 200 }), files),
-            Logger.layer([Logger.make(({ message }) => void lines.push(String(message)))])
-          ])
+          Effect.provide(
+            Layer.provideMerge(
+              Layer.provide(ArtifactStore.layerFileSystem({ directory: folder, expires: 200 }), files),
+              Logger.layer([Logger.make(({ message }) => void lines.push(String(message)))])
+            )
+          )
         )
       yield* sweep(files)
       assert.strictEqual(looked, 6)
@@ -376,10 +378,12 @@ describe("artifacts in files", () => {
           yield* Effect.forEach(keys, (key) => store.put(key, "x".repeat(1_000)), { concurrency: "unbounded" })
           return yield* Effect.forEach(keys, (key) => store.get(key))
         }).pipe(
-          Effect.provide([
-            onFiles(newFolder(), { expires: 5_000 }),
-            Logger.layer([Logger.make(({ message }) => void lines.push(String(message)))])
-          ])
+          Effect.provide(
+            Layer.provideMerge(
+              onFiles(newFolder(), { expires: 5_000 }),
+              Logger.layer([Logger.make(({ message }) => void lines.push(String(message)))])
+            )
+          )
         )
         assert.notInclude(all, undefined)
       }
