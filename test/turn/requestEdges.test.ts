@@ -16,6 +16,7 @@ import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import { pipe } from "effect/Function"
 import * as Layer from "effect/Layer"
 import * as CircuitBreaker from "effect/persistence/CircuitBreaker"
@@ -450,14 +451,17 @@ describe("a lookup that does not hear its stop", () => {
           const writes = ["X", "Y", "Z"].map((sku) => call("set", sku, { ms: 200 }))
           const turn = yield* fork(run([call("see", "A"), ...writes], { execution: 1, grace: 50 }))
           const running: Array<number> = []
-          for (const pause of [150, 99, 2]) {
+          yield* Effect.sleep(1)
+          const next = yield* fork(Shop.withPermit(Clock.currentTimeMillis))
+          for (const pause of [149, 99, 2]) {
             yield* Effect.sleep(pause)
             running.push((yield* Shop.stats).running)
           }
           yield* Effect.sleep(1000)
-          return { running, outcomes: turn.pollUnsafe() }
+          return { next: yield* Fiber.join(next), running, outcomes: turn.pollUnsafe() }
         }))
         assert.deepStrictEqual(begun, [["X", 100], ["Y", 300], ["Z", 500]])
+        assert.strictEqual(seen.next, backend === false ? 1 : 250)
         assert.deepStrictEqual(seen.running, backend === false ? [0, 0, 0] : [1, 1, 0])
         assert.strictEqual(sent[0]!.ended, 250)
         assert.strictEqual(seen.outcomes?._tag, "Success")
@@ -507,7 +511,10 @@ describe("a response that goes on, and decisions that come late", () => {
 })
 
 describe("lists", () => {
-  const desk = (limits: Backend.Options) => {
+  const desk = (
+    limits: Backend.Options,
+    reply = (ids: ReadonlyArray<string>): Effect.Effect<any, string> => afterwards(ids)
+  ) => {
     const sent: Array<string> = []
     const orders = BatchTool.make("list", {
       description: "Looks orders up.",
@@ -515,7 +522,7 @@ describe("lists", () => {
       success: Schema.String,
       chunk: 1,
       backend: Shop,
-      lookup: (ids) => Effect.suspend(() => (sent.push(ids.join()), afterwards(ids))),
+      lookup: (ids) => Effect.suspend(() => (sent.push(ids.join()), reply(ids))),
       single: { name: "one" }
     })
     const toolkit = Toolkit.make(orders.tool, orders.single)
@@ -550,6 +557,22 @@ describe("lists", () => {
       const outcomes = yield* inside(Effect.andThen(busy(), run(["A", "B"])))
       assert.deepStrictEqual([words(outcomes), outcomes[0]!.started], [["error/queue_full"], false])
       assert.deepStrictEqual(sent, [])
+    }))
+
+  it.effect("a circuit that the first request opens refuses the rest of a list that has started", () =>
+    Effect.gen(function*() {
+      const breaker = { tripPolicy: CircuitBreaker.consecutive(1), openDuration: "1 hour" } as const
+      const { inside, run, sent } = desk(
+        { concurrency: 1, breaker },
+        () => Effect.delay(Effect.fail("closed today"), 10)
+      )
+      const [outcome] = yield* inside(run(["A", "B"]))
+      assert.deepStrictEqual([...words([outcome!]), outcome!.started], ["ok", true])
+      const { results, status } = resultOf(outcome!)
+      assert.strictEqual(status, "error")
+      assert.include(results["A"].message, "closed today")
+      assert.include(results["B"].message, "failed too often")
+      assert.deepStrictEqual(sent, ["A"])
     }))
 
   it.effect("what a cache has of a list is not asked for", () =>
