@@ -407,7 +407,7 @@ describe("calls on their way to a request", () => {
 
   it.effect("one that is cancelled while another is waited for is not asked for", () =>
     Effect.gen(function*() {
-      const { inside, sent, started } = lab({ window: 1000 })
+      const { events, inside, sent, started } = lab({ window: 1000 })
       const outcomes = yield* inside(Effect.gen(function*() {
         const turn = yield* started([get("slow"), get("A"), get("B"), get("B", "X")], { middleware: [slow] })
         yield* Effect.sleep(10)
@@ -417,6 +417,8 @@ describe("calls on their way to a request", () => {
       }))
       assert.deepStrictEqual(words(outcomes), ["ok", "cancelled/by_caller", "cancelled/by_caller", "ok"])
       assert.deepStrictEqual(timesOf(sent), ["B,slow at 50"])
+      const begun = events.flatMap((event) => event._tag === "CallStarted" ? [event.position] : [])
+      assert.deepStrictEqual(begun.toSorted(), [0, 3])
     }))
 
   it.effect("one whose key cannot be told is not started, and the others go on", () =>
