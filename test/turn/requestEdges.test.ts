@@ -9,6 +9,7 @@ import {
   ToolPolicy,
   Turn,
   TurnContext,
+  TurnJournal,
   TurnMiddleware
 } from "effect-turn"
 import type { Outcome, TurnEvent } from "effect-turn"
@@ -359,26 +360,27 @@ describe("a request that stands in line", () => {
 
   it.effect("yields the keys of its calls to work inside a call that has started", () =>
     Effect.gen(function*() {
-      const { begun, inside, layer, sent, toolkit } = lab()
+      const { begun, layer, sent, toolkit } = lab()
       const Outer = pipe(Tool.make("outer", { success: Schema.Unknown }), ToolPolicy.read({ keys: () => [] }))
       const both = Toolkit.merge(toolkit, Toolkit.make(Outer))
-      const nested = Effect.delay(Effect.orDie(Turn.run(toolkit, [call("set", "A"), get("B")])), 10).pipe(
-        Effect.map((outcomes) => words(outcomes))
-      )
-      const seen = yield* inside(
+      const nested = Effect.delay(Effect.orDie(Turn.run(toolkit, [call("set", "A"), get("B")], { turn: "inner" })), 10)
+        .pipe(
+          Effect.map((outcomes) => words(outcomes))
+        )
+      const outer = Toolkit.make(Outer).toLayer({ outer: () => nested as Effect.Effect<unknown> })
+      const seen = yield* drive(
         Effect.gen(function*() {
           yield* busy()
-          const turn = yield* Turn.start(both, [ToolCall.make("o", "outer"), get("A"), get("C")])
+          const turn = yield* Turn.start(both, [ToolCall.make("o", "outer"), get("A"), get("C")], { turn: "one" })
           const waiting: Array<number> = []
           for (const pause of [5, 10, 20]) {
             yield* Effect.sleep(pause)
             waiting.push((yield* Shop.stats).waiting)
           }
           return { waiting, outcomes: yield* turn.await }
-        }).pipe(
-          Effect.provide(Toolkit.make(Outer).toLayer({ outer: () => nested as Effect.Effect<unknown> })),
-          Effect.provide(layer)
-        ) as Effect.Effect<{ waiting: Array<number>; outcomes: ReadonlyArray<Outcome.Outcome<any>> }>
+        }).pipe(Effect.scoped, Effect.provide([layer, outer, TurnJournal.layerMemory])) as Effect.Effect<
+          { waiting: Array<number>; outcomes: ReadonlyArray<Outcome.Outcome<any>> }
+        >
       )
       assert.deepStrictEqual(words(seen.outcomes), ["ok", "ok", "ok"])
       assert.deepStrictEqual(begun, [["A", 10]])
