@@ -31,6 +31,8 @@ export default defineConfig({
       include: ["test/types/**/*.test-d.ts"],
       tsconfig: "test/types/tsconfig.json"
     },
+    // Left alone, two cores get one worker.
+    maxWorkers: "100%",
     testTimeout: 30_000,
     hookTimeout: 30_000,
     fakeTimers: { toFake: [] },

@@ -187,16 +187,23 @@ const refuseEviction = (redis: Redis.Redis["Service"]): Effect.Effect<void, unkn
     }
   )
 
+/** A server that is told to forget its scripts may forget one again before it is run: a step that was not run is run then. */
+const remembered =
+  <Result>(step: (...args: ReadonlyArray<string>) => Effect.Effect<Result, Redis.RedisError>): typeof step =>
+  (...args) => Effect.retry(step(...args), { times: 2, while: (error) => String(error.cause).includes("NOSCRIPT") })
+
 /** The steps over a client, all keys with a prefix. */
 export const make = (redis: Redis.Redis["Service"], prefix: string): Effect.Effect<Steps, unknown> => {
   const base = /\{[^{}]+\}/.test(prefix) ? prefix : `{${prefix}}:`
   const script = <Result>(lua: string) =>
     Redis.script((...args: ReadonlyArray<string>) => args, { lua, numberOfKeys: 1 }).withReturnType<Result>()
-  const get = redis.eval(script<unknown>(getLua))
-  const insert = redis.eval(script<unknown>(insertLua))
-  const change = redis.eval(script<number>(changeLua))
-  const list = redis.eval(script<readonly [more: number, last: string, rows: ReadonlyArray<unknown>]>(listLua))
-  const expire = redis.eval(script<number>(expireLua))
+  const get = remembered(redis.eval(script<unknown>(getLua)))
+  const insert = remembered(redis.eval(script<unknown>(insertLua)))
+  const change = remembered(redis.eval(script<number>(changeLua)))
+  const list = remembered(
+    redis.eval(script<readonly [more: number, last: string, rows: ReadonlyArray<unknown>]>(listLua))
+  )
+  const expire = remembered(redis.eval(script<number>(expireLua)))
   /** The key that says where in a cluster the script runs, and what all scripts begin with. */
   const begin = (kind: string, id: string) => [`${base}row:${kind}:${id}`, base, kind, id]
 
