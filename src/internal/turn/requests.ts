@@ -451,8 +451,9 @@ export class Requests {
         request.list!.pool.leave(request.list!, request)
         request.gathering.inLine.delete(request)
       } else if (request.fiber !== undefined) {
-        left.push(request)
         request.fiber.interruptUnsafe()
+        // One that waits for nothing has ended by now.
+        if (request.fiber !== undefined) left.push(request)
       }
     }
     const { gathering } = seat
