@@ -434,6 +434,26 @@ describe("R29: budgets in tokens", () => {
       for (const outcome of mixed.filter(({ name }) => name === "counted")) assert.isAtMost(tokens(outcome), 60)
     }).pipe(Effect.provide([both, tokenizer(), ArtifactStore.layerMemory()])))
 
+  it.effect("count all texts of a toModelOutput together", () =>
+    Effect.gen(function*() {
+      const Two = pipe(
+        Tool.make("two", {
+          success: Schema.String,
+          toModelOutput: (text: string) => Array.from({ length: 3 }, () => Prompt.textPart({ text }))
+        }),
+        ToolPolicy.read({ keys: () => [] }),
+        ToolPolicy.resultBudget({ maxTokens: 60 })
+      )
+      const two = Toolkit.make(Two)
+      const [outcome] = yield* drive(Turn.run(two, [ToolCall.make("t", "two")])).pipe(
+        Effect.provide(two.toLayer({ two: () => Effect.succeed("lorem ipsum dolor ".repeat(14)) }))
+      )
+      const texts = outcome!.shown!.output!.flatMap((part) => part.type === "text" ? [part.text] : [])
+      const counted = sum(texts.map((text) => words(JSON.stringify(text))))
+      assert.isAtMost(counted, 60)
+      assert.isAtLeast(counted, 30)
+    }).pipe(Effect.provide([both, tokenizer()])))
+
   it.effect("without a tokenizer they are misuse, before anything runs", () =>
     Effect.gen(function*() {
       const ofTool = yield* Effect.flip(

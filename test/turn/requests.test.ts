@@ -339,6 +339,8 @@ describe("calls that share requests", () => {
         { into: "get_stocks", calls: [0, 1, 2, 3, 4, 5, 6, 7, 8, 9], items: 10 },
         { into: "get_stocks", calls: [10, 11], items: 2 }
       ])
+      const full = yield* Turn.plan(toolkit, gets(10))
+      assert.deepStrictEqual(full.requests.map(({ items }) => items), [10])
       const events: Array<TurnEvent.TurnEvent> = []
       yield* timed(Turn.run(toolkit, gets(12), { onEvent: (event) => events.push(event) }).pipe(Effect.provide(layer)))
       const sent = events.filter((event) => event._tag === "RequestSent")

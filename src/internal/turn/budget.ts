@@ -185,8 +185,18 @@ const counter = (turn: Closing): Count => {
       )
 }
 
+/** The tokens of what the model gets: those of the value, or of the texts that the tool makes of it, whichever are more. */
+const tokensOf = (count: Count, { output, value }: Pick<Item, "output" | "value">): Effect.Effect<number> =>
+  Effect.map(
+    Effect.forEach(
+      [value, ...(output ?? []).flatMap((part) => part.type === "text" ? [part.text] : [])],
+      (value) => count(textOf(value))
+    ),
+    ([ofValue = 0, ...ofTexts]) => Math.max(ofValue, ofTexts.reduce((all, tokens) => all + tokens, 0))
+  )
+
 const counted = (count: Count, item: Item): Effect.Effect<void> =>
-  Effect.map(count(textOf(item.value)), (tokens) => {
+  Effect.map(tokensOf(count, item), (tokens) => {
     item.tokens = tokens
   })
 
@@ -367,13 +377,7 @@ const cutToTokens = (count: Count, item: Item, whole: ResultBudget.Whole): Effec
   const attempt = (chars: number): Effect.Effect<Fitting> => {
     const made = cutTo(item, chars, whole)
     return Effect.flatMap(
-      Effect.map(
-        Effect.forEach(
-          [made.value, ...(made.output ?? []).flatMap((part) => part.type === "text" ? [part.text] : [])],
-          (value, i) => Effect.map(count(textOf(value)), (tokens) => [i, tokens] as const)
-        ),
-        (counts) => Math.max(counts[0]![1], counts.slice(1).reduce((all, [_, tokens]) => all + tokens, 0))
-      ),
+      tokensOf(count, made),
       (found) =>
         found <= maxTokens || chars === 0
           ? Effect.succeed({ ...made, tokens: found })
