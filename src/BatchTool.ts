@@ -163,6 +163,27 @@ type OtherName<Name extends string, SingleName extends string> = [SingleName] ex
   : unknown
 
 /**
+ * What tools that read lists and tools that write them are made of alike: see {@link Options} for what each of it means.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface Settings<Item extends Plain, Success extends Plain, Failure extends Plain, Self, Requirements> {
+  readonly description: string
+  readonly item: Item
+  readonly normalise?: ((raw: unknown) => unknown) | undefined
+  readonly success: Success
+  readonly failure?: Failure | undefined
+  readonly itemKey?: ((found: Success["Type"]) => Item["Type"] | string) | undefined
+  readonly resources?: ((item: Item["Type"]) => ReadonlyArray<string>) | undefined
+  readonly cap?: number | undefined
+  readonly chunk?: number | undefined
+  readonly chunkTimeout?: ToolPolicy.Limit | undefined
+  readonly backend?: ToolPolicy.BackendKey<Self, Backend.Backend, Requirements> | undefined
+}
+
+/**
  * How a list is looked up.
  *
  * **Details**
@@ -186,7 +207,8 @@ type OtherName<Name extends string, SingleName extends string> = [SingleName] ex
  * - `fields`: gives the tool a parameter `fields`, by which the model says what it wants of each item; `success` has to be a struct. Names
  *   that do not exist are told in the note. The twin has no such parameter.
  * - `text`: the most characters of a text in a result. Longer ones are cut between characters as people see them, and marked, within that
- *   number; but for those that their schema takes only whole. For what is bulky all the same give the tool a `ToolPolicy.resultBudget`: the whole is then kept as an artifact.
+ *   number; but for those that their schema takes only whole. For what is bulky all the same give the tool a `ToolPolicy.resultBudget`: the
+ *   whole is then kept as an artifact.
  * - `single`: the twin for one item, under a name of its own.
  *
  * @category models
@@ -203,24 +225,13 @@ export interface Options<
   R,
   Self,
   Requirements
-> {
-  readonly description: string
-  readonly item: Item
-  readonly normalise?: ((raw: unknown) => unknown) | undefined
-  readonly success: Success
-  readonly failure?: Failure | undefined
+> extends Settings<Item, Success, Failure, Self, Requirements> {
   readonly failures?: Pick<ToolPolicy.Failures<Failure["Type"]>, "transient"> | undefined
   readonly lookup: (
     items: Arr.NonEmptyReadonlyArray<Item["Type"]>,
     request: Coalescer.Request
   ) => Effect.Effect<Coalescer.Answer<Item["Type"] | string, Success["Type"], Failure["Type"]>, EX, R>
-  readonly itemKey?: ((found: Success["Type"]) => Item["Type"] | string) | undefined
-  readonly resources?: ((item: Item["Type"]) => ReadonlyArray<string>) | undefined
-  readonly cap?: number | undefined
-  readonly chunk?: number | undefined
-  readonly chunkTimeout?: ToolPolicy.Limit | undefined
   readonly window?: Duration.Input | undefined
-  readonly backend?: ToolPolicy.BackendKey<Self, Backend.Backend, Requirements> | undefined
   readonly fields?: (Success extends { readonly fields: Schema.Struct.Fields } ? Fields : false) | undefined
   readonly text?: number | undefined
   readonly single?: { readonly name: SingleName; readonly description?: string | undefined } | undefined
@@ -484,24 +495,13 @@ export interface WriteOptions<
   R,
   Self,
   Requirements
-> {
-  readonly description: string
-  readonly item: Item
-  readonly normalise?: ((raw: unknown) => unknown) | undefined
-  readonly success: Success
-  readonly failure?: Failure | undefined
+> extends Settings<Item, Success, Failure, Self, Requirements> {
   readonly failures?: Pick<ToolPolicy.Failures<Failure["Type"]>, "noEffect" | "transient"> | undefined
   readonly apply: (
     items: Arr.NonEmptyReadonlyArray<ToApply<Item["Type"]>>,
     request: Coalescer.Request
   ) => Effect.Effect<Coalescer.Answer<Item["Type"] | string, Success["Type"], Failure["Type"]>, EX, R>
-  readonly itemKey?: ((applied: Success["Type"]) => Item["Type"] | string) | undefined
-  readonly resources?: ((item: Item["Type"]) => ReadonlyArray<string>) | undefined
   readonly ordered?: boolean | undefined
-  readonly cap?: number | undefined
-  readonly chunk?: number | undefined
-  readonly chunkTimeout?: ToolPolicy.Limit | undefined
-  readonly backend?: ToolPolicy.BackendKey<Self, Backend.Backend, Requirements> | undefined
   readonly idempotency?: {
     readonly mode: Mode
     readonly key: (item: Item["Type"]) => string

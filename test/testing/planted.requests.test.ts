@@ -2,7 +2,6 @@
  * Faults of requests, planted in a copy of the library one at a time: the kit has to find each of them, make it small, and repeat it. The
  * same programs pass on the library as it is.
  */
-import { assert, describe, it } from "@effect/vitest"
 import type * as Kit from "effect-turn/testing"
 import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
@@ -10,7 +9,7 @@ import * as Effect from "effect/Effect"
 import { pipe } from "effect/Function"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
-import { type Change, type Copy, plant } from "../utils/plant.ts"
+import { type Copy, describeFaults, type Fault } from "../utils/plant.ts"
 import { shop, stops } from "../utils/shop.ts"
 
 const [natural] = stops
@@ -52,12 +51,7 @@ const turns = ({ kit, library }: Copy) => {
   return kit.Simulation.forAll(cases, program, { inputs: 150, seeds: 2 })
 }
 
-const faults: ReadonlyArray<{
-  readonly fault: string
-  readonly changes: ReadonlyArray<Change>
-  readonly find: (copy: Copy) => Effect.Effect<unknown, Kit.Simulation.Falsified>
-  readonly tells: RegExp
-}> = [
+const faults: ReadonlyArray<Fault> = [
   {
     fault: "requests that collect are not kept apart by tenant",
     changes: [
@@ -172,23 +166,4 @@ const faults: ReadonlyArray<{
   }
 ]
 
-describe("planted faults of requests", () => {
-  it.live("the library as it is passes what finds them", () =>
-    Effect.gen(function*() {
-      const copy = yield* plant([])
-      yield* shared(copy)
-      yield* turns(copy)
-    }), 120_000)
-
-  for (const { changes, fault, find, tells } of faults) {
-    it.live(`found: ${fault}`, () =>
-      Effect.gen(function*() {
-        const copy = yield* plant(changes)
-        const falsified = yield* Effect.flip(find(copy))
-        assert.match(falsified.problem, tells)
-        assert.isTrue(falsified.repeatable, falsified.message)
-        // One line for whoever reads the run: the fault, and what repeats it.
-        console.log(`found after ${falsified.runs} runs: ${fault}; ${falsified.replay}`)
-      }), 60_000)
-  }
-})
+describeFaults("planted faults of requests", faults, [shared, turns])

@@ -2,7 +2,6 @@
  * Faults of concurrency, planted in a copy of the library one at a time: the kit has to find each of them, make it small, and repeat
  * it. The same programs pass on the library as it is.
  */
-import { assert, describe, it } from "@effect/vitest"
 import type * as Kit from "effect-turn/testing"
 import * as Tool from "effect/ai/Tool"
 import * as Toolkit from "effect/ai/Toolkit"
@@ -11,7 +10,7 @@ import * as Fiber from "effect/Fiber"
 import { pipe } from "effect/Function"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
-import { type Change, type Copy, plant } from "../utils/plant.ts"
+import { type Copy, describeFaults, type Fault } from "../utils/plant.ts"
 
 const Room = Schema.Struct({ room: Schema.String })
 
@@ -82,12 +81,7 @@ const permits = ({ kit, library }: Copy) => {
   )
 }
 
-const faults: ReadonlyArray<{
-  readonly fault: string
-  readonly changes: ReadonlyArray<Change>
-  readonly find: (copy: Copy) => Effect.Effect<unknown, Kit.Simulation.Falsified>
-  readonly tells: RegExp
-}> = [
+const faults: ReadonlyArray<Fault> = [
   {
     fault: "a permit is lost when an interruption falls between take and release",
     changes: [{
@@ -202,23 +196,4 @@ const faults: ReadonlyArray<{
   }
 ]
 
-describe("planted faults", () => {
-  it.live("the library as it is passes what finds them", () =>
-    Effect.gen(function*() {
-      const copy = yield* plant([])
-      yield* permits(copy)
-      yield* turnsOf(copy)
-    }), 120_000)
-
-  for (const { changes, fault, find, tells } of faults) {
-    it.live(`found: ${fault}`, () =>
-      Effect.gen(function*() {
-        const copy = yield* plant(changes)
-        const falsified = yield* Effect.flip(find(copy))
-        assert.match(falsified.problem, tells)
-        assert.isTrue(falsified.repeatable, falsified.message)
-        // One line for whoever reads the run: the fault, and what repeats it.
-        console.log(`found after ${falsified.runs} runs: ${fault}; ${falsified.replay}`)
-      }), 60_000)
-  }
-})
+describeFaults("planted faults", faults, [permits, turnsOf])

@@ -635,4 +635,31 @@ describe("calls that share requests", () => {
       assert.deepStrictEqual(value, [[1], [1], [1]])
       assert.strictEqual(sent.length, 1)
     }))
+
+  it.effect("work inside a started call goes before a request that waits for its permit", () =>
+    Effect.gen(function*() {
+      const { GetStock, sent } = shop({ backend: true })
+      const Outer = pipe(Tool.make("outer"), ToolPolicy.read({ keys: () => [] }))
+      const inner = Toolkit.make(SetStock)
+      const toolkit = Toolkit.make(GetStock, Outer)
+      const set = Turn.run(inner, [ToolCall.make("w", "set_stock", { sku: "A-2" })])
+      const layer = Layer.mergeAll(
+        toolkit.toLayer({
+          get_stock: Coalescer.handler(GetStock),
+          outer: () => Effect.asVoid(Effect.andThen(Effect.sleep(5), set)) as Effect.Effect<void>
+        }),
+        inner.toLayer({ set_stock: () => Effect.sleep(50) }),
+        Turn.layer(),
+        Shop.layer({ concurrency: 1 }),
+        Layer.succeed(TurnContext.Tenant, "t")
+      )
+      const program = Effect.gen(function*() {
+        // The only permit is out until 20: the request stands in line when the write inside takes its key, from 5 to 55.
+        yield* Effect.forkChild(Shop.withPermit(Effect.sleep(20)), { startImmediately: true })
+        return yield* Turn.run(toolkit, [ToolCall.make("o", "outer"), ...gets(1, 2)])
+      })
+      const { value } = yield* timed(program.pipe(Effect.provide(layer)))
+      assert.deepStrictEqual(value.map(({ status }) => status), ["ok", "ok"])
+      assert.deepStrictEqual(sent.map(({ at, keys }) => [at, keys]), [[55, ["A-2"]]])
+    }))
 })

@@ -1,5 +1,5 @@
 /** A copy of the library with faults in it. */
-import { afterAll, assert } from "@effect/vitest"
+import { afterAll, assert, describe, it } from "@effect/vitest"
 import type * as Library from "effect-turn"
 import type * as Kit from "effect-turn/testing"
 import * as Effect from "effect/Effect"
@@ -10,7 +10,7 @@ import { pathToFileURL } from "node:url"
 const root = path.join(import.meta.dirname, "../..")
 
 /** One change of a text of the library: what stands there, and what is put in its place. */
-export interface Change {
+interface Change {
   readonly file: string
   readonly from: string
   readonly to: string
@@ -41,3 +41,38 @@ export const plant = (changes: ReadonlyArray<Change>): Effect.Effect<Copy> =>
     const load = (file: string) => import(/* @vite-ignore */ pathToFileURL(path.join(copy, "src", file)).href)
     return { library: await load("index.ts"), kit: await load("testing/index.ts") }
   })
+
+/** A fault, what finds it, and what that says. */
+export interface Fault {
+  readonly fault: string
+  readonly changes: ReadonlyArray<Change>
+  readonly find: (copy: Copy) => Effect.Effect<unknown, Kit.Simulation.Falsified>
+  readonly tells: RegExp
+}
+
+/** Plants the faults one at a time; what finds them has to pass where there is none. */
+export const describeFaults = (
+  name: string,
+  faults: ReadonlyArray<Fault>,
+  finders: ReadonlyArray<Fault["find"]>
+): void => {
+  describe(name, () => {
+    it.live("the library as it is passes what finds them", () =>
+      Effect.gen(function*() {
+        const copy = yield* plant([])
+        for (const find of finders) yield* find(copy)
+      }), 120_000)
+
+    for (const { changes, fault, find, tells } of faults) {
+      it.live(`found: ${fault}`, () =>
+        Effect.gen(function*() {
+          const copy = yield* plant(changes)
+          const falsified = yield* Effect.flip(find(copy))
+          assert.match(falsified.problem, tells)
+          assert.isTrue(falsified.repeatable, falsified.message)
+          // One line for whoever reads the run: the fault, and what repeats it.
+          console.log(`found after ${falsified.runs} runs: ${fault}; ${falsified.replay}`)
+        }), 60_000)
+    }
+  })
+}

@@ -30,7 +30,7 @@ export class Seat {
   readonly found = new Map<string, AnyExit>()
   /** The requests that it waits for. */
   readonly requests = new Set<Request>()
-  gathering: Gathering | undefined = undefined
+  readonly gathering: Gathering
   started = false
   /** Somebody else has been given the same item. */
   shares = false
@@ -43,7 +43,8 @@ export class Seat {
   /** How long the line of its first request stood still for the rate. */
   waitedForRate = 0
 
-  constructor(wants: ReadonlyMap<string, unknown>) {
+  constructor(gathering: Gathering, wants: ReadonlyMap<string, unknown>) {
+    this.gathering = gathering
     this.wants = wants
   }
 }
@@ -140,8 +141,7 @@ export class Requests {
 
   /** A run has begun its first steps, and will ask for something. */
   expect(run: Run): void {
-    const gathering = this.gatheringOf(run)
-    gathering.coming.add(run)
+    this.gatheringOf(run).coming.add(run)
   }
 
   /** A run asks for what it wants; what the cache has, it has at once. */
@@ -157,7 +157,7 @@ export class Requests {
     } catch (error) {
       return this.turn.conclude(run, Answers.brokenBefore(run, `what it asks for cannot be told: ${describe(error)}`))
     }
-    const seat = run.seat = new Seat(texts)
+    const seat = run.seat = new Seat(gathering, texts)
     for (const [text, key] of texts) {
       const known = cached(run.runner.context, this.turn.setting.around.tenant, key)
       if (known === undefined) continue
@@ -165,7 +165,6 @@ export class Requests {
       seat.shares = true
     }
     run.hasAsked = true
-    seat.gathering = gathering
     if (seat.found.size === texts.size) return this.begin(run)
     if (run.attempt > 0) gathering.again = true
     run.phase = "waiting"
@@ -252,10 +251,6 @@ export class Requests {
         if (!request.runs.has(run)) continue
         const seat = run.seat!
         if (seat.started) continue
-        if (run.gated || run.behindHeld) {
-          this.withdraw(run)
-          continue
-        }
         seat.waitedForRate = permit?.waitedForRate ?? 0
         this.turn.running++
         this.begin(run)
@@ -426,8 +421,8 @@ export class Requests {
     seat.end = undefined
     seat.found.clear()
     // Others may do so in the same instant.
-    seat.gathering!.again = true
-    for (const [text, key] of seat.wants) this.ask(seat.gathering!, run, text, key)
+    seat.gathering.again = true
+    for (const [text, key] of seat.wants) this.ask(seat.gathering, run, text, key)
     this.turn.touch()
   }
 
@@ -456,8 +451,7 @@ export class Requests {
         if (request.fiber !== undefined) left.push(request)
       }
     }
-    const { gathering } = seat
-    if (gathering !== undefined) forget(gathering.unsent, run)
+    forget(seat.gathering.unsent, run)
     seat.spent = true
     return left
   }

@@ -16,6 +16,17 @@ interface Turn {
   until: number
 }
 
+const openTurn = (group: string, conversation: string | undefined, agent: string | undefined, at: number): Turn => ({
+  group,
+  conversation,
+  agent,
+  calls: new Map(),
+  requests: new Map(),
+  merged: new Set(),
+  from: at,
+  until: at
+})
+
 /** One turn is a step; turns of a conversation that follow each other within the gap are a user turn. */
 export const readEvents = (
   values: ReadonlyArray<Value>,
@@ -45,16 +56,7 @@ export const readEvents = (
     if (turn === undefined) {
       const conversation = event.get("conversation").text
       if (tag !== "TurnStarted") headless++
-      turn = {
-        group: JSON.stringify([event.get("tenant").text ?? null, conversation ?? null]),
-        conversation,
-        agent,
-        calls: new Map(),
-        requests: new Map(),
-        merged: new Set(),
-        from: at,
-        until: at
-      }
+      turn = openTurn(JSON.stringify([event.get("tenant").text ?? null, conversation ?? null]), conversation, agent, at)
       turns.set(id, turn)
     }
     // What ends late was answered before: the turn is over.
@@ -88,16 +90,7 @@ export const readEvents = (
     const at = event.get("at").number("a time in milliseconds")
     let turn = turns.get(id)
     const isNew = turn === undefined
-    turn ??= {
-      group: "",
-      conversation: undefined,
-      agent,
-      calls: new Map(),
-      requests: new Map(),
-      merged: new Set(),
-      from: at,
-      until: at
-    }
+    turn ??= openTurn("", undefined, agent, at)
     turns.set(id, turn)
     const outcomes = step.get("outcomes").entries
     for (const [position, one] of step.get("calls").list("the calls of a step").entries()) {
