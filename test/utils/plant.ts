@@ -27,7 +27,7 @@ afterAll(() => {
 })
 
 /** A copy of the library with some changes. It lies inside the repository, where its packages are found. */
-export const plant = (changes: ReadonlyArray<Change>): Effect.Effect<Copy> =>
+const plant = (changes: ReadonlyArray<Change>): Effect.Effect<Copy> =>
   Effect.promise(async () => {
     const copy = fs.mkdtempSync(path.join(root, ".planted-"))
     copies.push(copy)
