@@ -13,6 +13,7 @@
  *
  * @since 0.1.0
  */
+import type * as Tool from "effect/ai/Tool"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import * as SchemaIssue from "effect/SchemaIssue"
@@ -48,7 +49,64 @@ export interface Decoded<out Message> {
  */
 export interface HistoryOptions {
   readonly newId?: ((position: number) => string) | undefined
+  /** The toolkit of the turn: what its tools make of a success for the model (`toModelOutput`) is sent in place of the plain result. */
+  readonly toolkit?: { readonly tools: Readonly<Record<string, Tool.Any>> } | undefined
 }
+
+/**
+ * Puts one response together from the events of its stream, each parsed from JSON. A mutable thing, for one response.
+ *
+ * **Details**
+ *
+ * - `push` takes the next event, and gives the calls that the provider has said to be complete by it. They come in the order of the
+ *   response: a call that is complete before an earlier one waits for that. Where a provider marks no single call as complete, all come
+ *   with the end of the response.
+ * - `end` gives the response with all its calls, of which those that `push` gave are the first. A response that broke off, wherever
+ *   that was, has the finish reason `"error"`: none of its calls was promised to be whole.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface Assembler<out Message> {
+  readonly push: (event: unknown) => Result.Result<ReadonlyArray<ToolCall.ToolCall>, TurnError.TurnError>
+  readonly end: () => Result.Result<Decoded<Message>, TurnError.TurnError>
+}
+
+/**
+ * The part of an {@link Assembler} that belongs to one provider: `response` is what the provider would have sent had the
+ * response not been streamed, so that {@link Dialect} `decode` reads it.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface Assembly {
+  readonly push: (event: unknown) => Result.Result<ReadonlyArray<ToolCall.ToolCall>, TurnError.TurnError>
+  readonly response: () => Result.Result<unknown, TurnError.TurnError>
+  /** Whether the provider has said that the response is over. */
+  readonly isOver: () => boolean
+}
+
+/**
+ * Makes an assembler of what a provider streams and how its whole responses are read.
+ *
+ * @category constructors
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const assembler = <Message>(
+  assembly: Assembly,
+  decode: Dialect<Message, any>["decode"]
+): Assembler<Message> => ({
+  push: assembly.push,
+  end: () =>
+    Result.flatMap(assembly.response(), (response) =>
+      Result.map(
+        decode(response),
+        (decoded): Decoded<Message> => assembly.isOver() ? decoded : { ...decoded, finishReason: "error" }
+      ))
+})
 
 /**
  * One provider's way to write calls and answers. `Message` is what comes in, `Sent` what goes back.
@@ -60,12 +118,15 @@ export interface HistoryOptions {
  * - `history` gives what stands in the conversation next: the model's message, then the answers. It refuses to build
  *   what the provider is known to refuse.
  * - `fromCalls` writes a message that makes these calls, for calls that came from elsewhere.
+ * - `assembler` is for a response that comes as a stream.
+ * - `id` is a short name, for flags and files; `name` is for people.
  *
  * @category models
  * @since 0.1.0
  * @stability experimental
  */
 export interface Dialect<in out Message, out Sent> {
+  readonly id: string
   readonly name: string
   readonly matches: (input: unknown) => boolean
   readonly decode: (input: unknown) => Result.Result<Decoded<Message>, TurnError.TurnError>
@@ -76,6 +137,7 @@ export interface Dialect<in out Message, out Sent> {
     options?: HistoryOptions
   ) => Result.Result<Array<Sent>, TurnError.TurnError>
   readonly fromCalls: (calls: ReadonlyArray<ToolCall.ToolCall>) => Message
+  readonly assembler: () => Assembler<Message>
 }
 
 /**

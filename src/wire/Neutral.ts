@@ -10,6 +10,7 @@ import * as Outcome from "../Outcome.ts"
 import * as ToolCall from "../ToolCall.ts"
 import type * as TurnError from "../TurnError.ts"
 import * as Dialect from "./Dialect.ts"
+import { assembly } from "./stream/neutral.ts"
 
 const name = "neutral"
 
@@ -147,4 +148,12 @@ export const fromCalls = (calls: ReadonlyArray<ToolCall.ToolCall>): Message => (
  * @since 0.1.0
  * @stability experimental
  */
-export const dialect: Dialect.Dialect<Message, Sent> = { name, matches, decode, history, fromCalls }
+export const dialect: Dialect.Dialect<Message, Sent> = {
+  id: "neutral",
+  name,
+  matches,
+  decode,
+  history,
+  fromCalls,
+  assembler: () => Dialect.assembler(assembly(), decode)
+}

@@ -15,6 +15,7 @@ import type * as Outcome from "../Outcome.ts"
 import * as ToolCall from "../ToolCall.ts"
 import type * as TurnError from "../TurnError.ts"
 import * as Dialect from "./Dialect.ts"
+import { assembly } from "./stream/openAiChat.ts"
 
 const name = "OpenAI Chat Completions"
 
@@ -372,9 +373,11 @@ export const fromCalls = (calls: ReadonlyArray<ToolCall.ToolCall>): Message => (
  * @stability experimental
  */
 export const dialect: Dialect.Dialect<Message, AssistantMessage | ToolMessage> = {
+  id: "chat",
   name,
   matches,
   decode,
   history,
-  fromCalls
+  fromCalls,
+  assembler: () => Dialect.assembler(assembly(), decode)
 }
