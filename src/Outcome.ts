@@ -244,7 +244,7 @@ export interface TimedOut extends Base {
 export interface Deferred extends Base {
   readonly name: string
   readonly status: "deferred"
-  readonly code: "placeholder" | "waits_for_approval"
+  readonly code: "placeholder" | "waits_for_approval" | "dependency_failed"
 }
 
 /**

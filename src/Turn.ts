@@ -187,6 +187,14 @@ export interface Options<in O extends Outcome.Outcome<any> = Outcome.Outcome<any
     | ToolPolicy.Limit
     | { readonly reads?: ToolPolicy.Limit | undefined; readonly writes?: ToolPolicy.Limit | undefined }
     | undefined
+  /**
+   * Whether arguments may be results of other calls of the turn, as plans have them: `{"$ref": "call_1#/hotels/0/id"}`, `$call_1.hotels[0].id$`,
+   * `${call_1.x}`, `{{call_1.x}}`, `<call_1>.x`, `call_1#/x`, `$1`, `API_call_0` (a call by its place), by itself or inside a text. Such a call waits for the
+   * result, gets the value, and is decoded then; without a result it is deferred (`dependency_failed`), and so are circles, a call that names
+   * itself, and names of calls that are not there. Until its keys are known it may touch anything (`TurnPlan`). Arguments that a tool
+   * declares literal (`ToolPolicy.placeholders`) name nothing. An object adds names of a planner's own. Default: false.
+   */
+  readonly references?: boolean | TurnPlan.References | undefined
   /** Repairs case and surrounding white space of a tool's name when exactly one tool fits. Default: false. */
   readonly nameRepair?: boolean | undefined
   /** How the model's response ended: a response that was cut short runs nothing. */
@@ -622,8 +630,7 @@ export const plan: {
         () => identity ??= surroundingsOf(fiber.context).identity(options?.turn),
         opts,
         options,
-        false,
-        undefined
+        { decided: false, closed: undefined, filled: undefined, complete: true }
       )
       const taken = calls.map((call, position) => intake.take(call, position))
       return Effect.forEach(taken, (one) => intake.settle(one), { discard: true }).pipe(

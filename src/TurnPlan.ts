@@ -7,7 +7,7 @@
  * @since 0.1.0
  */
 import * as Schema from "effect/Schema"
-import { Claims, measure, Node, sequentialKey } from "./internal/turnPlan/claims.ts"
+import { Claims, link, measure, Node, sequentialKey } from "./internal/turnPlan/claims.ts"
 import type * as Outcome from "./Outcome.ts"
 import type * as ToolPolicy from "./ToolPolicy.ts"
 
@@ -22,6 +22,8 @@ import type * as ToolPolicy from "./ToolPolicy.ts"
  * - `content`: what a re-delivery is recognised by. Read only where an id is repeated.
  * - `state`: what intake has found already; `open` calls are the planner's to decide.
  * - `asks`: what a call asks for in requests that it shares with others; absent where it asks for itself.
+ * - `references`: which arguments are results of other calls of the turn. Its `keys` are then those that read none of them, else unknown
+ *   reach (`unresolved`).
  *
  * @category models
  * @since 0.1.0
@@ -40,10 +42,16 @@ export interface Entry {
   readonly state:
     | { readonly _tag: "open"; readonly approval: boolean }
     | { readonly _tag: "refused"; readonly code: Outcome.ErrorCode; readonly message: string }
-    | { readonly _tag: "deferred"; readonly code: "placeholder"; readonly message: string }
+    | {
+      readonly _tag: "deferred"
+      readonly code: "placeholder" | "dependency_failed"
+      readonly message: string
+    }
     | { readonly _tag: "provider" }
     | { readonly _tag: "answered" }
   readonly asks?: (() => Asks) | undefined
+  readonly references?: ReadonlyArray<Reference> | undefined
+  readonly unresolved?: boolean | undefined
 }
 
 /**
@@ -57,6 +65,43 @@ export interface Asks {
   readonly into: string
   readonly size: number
   readonly items: ReadonlyArray<string>
+}
+
+/**
+ * An argument that is the result of another call: `argument` is where it stands, its steps joined by dots, `call` the position of that
+ * call, `at` a JSON pointer into its result, `""` for the whole.
+ *
+ * @category schemas
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const Reference = Schema.Struct({ argument: Schema.String, call: Schema.Int, at: Schema.String })
+
+/**
+ * An argument that is the result of another call.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export type Reference = typeof Reference.Type
+
+/**
+ * How arguments may name results of other calls of their turn.
+ *
+ * **Details**
+ *
+ * `names` are names that a planner has for calls, or for parts of their results, beside their ids: the call's position, and a JSON pointer
+ * into its result. Default: none.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface References {
+  readonly names?:
+    | Readonly<Record<string, { readonly call: number; readonly at?: string | undefined }>>
+    | undefined
 }
 
 /**
@@ -92,7 +137,8 @@ export type Verdict = typeof Verdict.Type
  *
  * `height` is the number of calls on the longest way down from here, itself included. Among ready calls that wait for the same
  * backend the longest way goes first; the runtime weighs each call of it by what its tool has taken so far. `code` and `message`
- * say why a call is not run.
+ * say why a call is not run. `references` are the arguments that are results of other calls; with `unresolved` its keys read one of them,
+ * so that it may touch anything until that is known.
  *
  * @category schemas
  * @since 0.1.0
@@ -107,6 +153,8 @@ export const PlannedCall = Schema.Struct({
   keys: Schema.optionalKey(Schema.Array(Schema.String)),
   backend: Schema.optionalKey(Schema.String),
   height: Schema.Int,
+  references: Schema.optionalKey(Schema.Array(Reference)),
+  unresolved: Schema.optionalKey(Schema.Literal(true)),
   duplicateOf: Schema.optionalKey(Schema.Int),
   code: Schema.optionalKey(Schema.String),
   message: Schema.optionalKey(Schema.String)
@@ -122,7 +170,7 @@ export const PlannedCall = Schema.Struct({
 export type PlannedCall = typeof PlannedCall.Type
 
 /**
- * One edge: `to` waits for `from` because of `key` (`"*"` is unknown reach, `"sequential"` the turn's own order).
+ * One edge: `to` waits for `from` because of `key` (`"*"` is unknown reach, `"sequential"` the turn's own order, `"reference"` its result).
  *
  * **Details**
  *
@@ -250,12 +298,17 @@ export interface Amounts {
  */
 export { Claims, conflict, covers, end, link, type Nested, Node, sequentialKey } from "./internal/turnPlan/claims.ts"
 
+/** The key of links from a call to those that need its result. */
+const referenceKey = "reference"
+
 /** The plan with the nodes that the edges are made from.
  *
  * @internal
  */
 export class Plan implements TurnPlan {
   readonly calls: Array<PlannedCall> = []
+  /** The calls in the order of their places, where that is not the order of the list. */
+  places: Array<PlannedCall> | undefined = undefined
   readonly log: Array<Node> = []
   private cached: ReadonlyArray<Edge> | undefined = undefined
   /** Calls that share requests, and what they ask for. */
@@ -302,6 +355,14 @@ const notDecided = (entry: Entry, verdict: Verdict, more?: Partial<PlannedCall>)
     : backend === undefined
     ? { position, id, name, verdict, access, keys, height: 1 }
     : { position, id, name, verdict, access, keys, backend, height: 1 }
+  if (entry.references !== undefined) {
+    return {
+      ...call,
+      references: entry.references,
+      ...(entry.unresolved === true ? { unresolved: true } : undefined),
+      ...more
+    }
+  }
   return more === undefined ? call : { ...call, ...more }
 }
 
@@ -361,6 +422,10 @@ export class Planner {
   private previous: Node | undefined
   private count = 0
   private perTool: Map<string, number> | undefined
+  /** Calls that need the result of one that has no place yet, in the order of the list. */
+  private aside: Array<Entry> = []
+  /** Where calls may need each other's results: those that have a place, each with what stands for it among the claims. */
+  private placed: Map<number, { readonly call: PlannedCall; readonly node: Node | undefined }> | undefined
 
   constructor(options: Options | undefined) {
     this.options = options
@@ -377,11 +442,105 @@ export class Planner {
     return this.ids.firstOf(id)
   }
 
-  /** `several`: there may be another call of the same tool. */
-  add(entry: Entry, several: boolean): PlannedCall {
-    const call = this.decide(entry, several)
-    this.plan.calls.push(call)
-    return call
+  /** From now on calls may need each other's results. */
+  refer(): void {
+    this.placed ??= new Map()
+  }
+
+  /**
+   * Plans a call, and those that had waited for its place; `then` is told each. `several`: there may be another call of the same tool.
+   * A call that needs the result of a later one takes its place behind that.
+   */
+  add(entry: Entry, several: boolean, then?: (entry: Entry, call: PlannedCall) => void): void {
+    if (this.placed === undefined) {
+      const call = this.decide(entry, several)
+      this.plan.calls.push(call)
+      return then?.(entry, call)
+    }
+    if (this.waitsForPlace(entry)) {
+      this.aside.push(entry)
+      return
+    }
+    this.take(entry, undefined, then)
+    for (let i = 0; i < this.aside.length;) {
+      const next = this.aside[i]!
+      if (this.waitsForPlace(next)) {
+        i++
+        continue
+      }
+      this.aside.splice(i, 1)
+      this.take(next, undefined, then)
+      i = 0
+    }
+  }
+
+  /** Whether a call has no place yet, because one that it needs has none. */
+  isAside(position: number): boolean {
+    return this.aside.some((entry) => entry.position === position)
+  }
+
+  private waitsForPlace({ references, state }: Entry): boolean {
+    return state._tag === "open" && references !== undefined &&
+      references.some(({ call }) => !this.placed!.has(call))
+  }
+
+  private take(
+    entry: Entry,
+    circle: string | undefined,
+    then: ((entry: Entry, call: PlannedCall) => void) | undefined
+  ): void {
+    const { plan } = this
+    const first = this.ids.meaning(entry.id)
+    const call = circle === undefined || (first !== undefined && first !== entry.position)
+      ? this.decide(entry, true)
+      : notDecided(entry, "deferred", { code: "dependency_failed", message: circle })
+    if (!this.placed!.has(entry.position)) this.placed!.set(entry.position, { call, node: undefined })
+    ;(plan.places ??= []).push(call)
+    plan.calls[entry.position] = call
+    then?.(entry, call)
+  }
+
+  /** No call comes any more: what is still set aside waits for itself. */
+  close(then?: (entry: Entry, call: PlannedCall) => void): void {
+    const waiting = new Map(this.aside.map((entry) => [entry.position, entry]))
+    for (const entry of this.aside.splice(0)) {
+      const { argument, call } = entry.references!.find(({ call }) => waiting.has(call)) ?? entry.references![0]!
+      this.take(
+        entry,
+        leadsTo(waiting, call, entry.position)
+          ? `the argument "${argument}" is the result of call #${call}, which needs the result of this one: neither was run`
+          : `the argument "${argument}" is the result of call #${call}, which was not run, and so neither was this one`,
+        then
+      )
+    }
+  }
+
+  /** Why a call cannot have the results that it needs; undefined where it may. */
+  private withoutResult({ references }: Entry): Partial<PlannedCall> | undefined {
+    if (references === undefined) return undefined
+    for (const { argument, call } of references) {
+      const source = this.sourceOf(call)
+      if (source === undefined || source.verdict === "run" || source.verdict === "answered") continue
+      const waits = source.verdict === "held" || source.code === "waits_for_approval"
+      return {
+        code: waits ? "waits_for_approval" : "dependency_failed",
+        message: `the argument "${argument}" is the result of call #${call}, which ${
+          waits ? "waits for approval" : source.verdict === "provider_executed" ? "the provider has" : "was not run"
+        }, and so this one was not run`
+      }
+    }
+    return undefined
+  }
+
+  /** The call whose result another one needs, or the one that runs for it. */
+  private sourceOf(position: number): PlannedCall | undefined {
+    const call = this.placed?.get(position)?.call
+    return call?.verdict === "duplicate" ? this.placed!.get(call.duplicateOf!)?.call : call
+  }
+
+  private nodeOf(position: number): Node | undefined {
+    const source = this.sourceOf(position)
+    return source === undefined ? undefined : this.placed!.get(source.position)?.node
   }
 
   private decide(entry: Entry, several: boolean): PlannedCall {
@@ -402,6 +561,8 @@ export class Planner {
       (this.table?.lastConflictingWrite(claim) ?? -1) <= same.order &&
       (this.held?.lastConflictingWrite(claim) ?? -1) <= same.heldOrder
     ) return notDecided(entry, "duplicate", { duplicateOf: same.position })
+    const without = this.withoutResult(entry)
+    if (without !== undefined) return notDecided(entry, "deferred", without)
     const over = this.options?.amounts === undefined ? undefined : this.over(entry, this.options.amounts)
     if (over !== undefined) return notDecided(entry, "refused", { code: "over_limit", message: over })
     let verdict: Verdict = "run"
@@ -423,8 +584,18 @@ export class Planner {
       ;(this.held ??= new Claims()).claim(node, claim)
       heldOrder = node.order
       order = this.table?.lastConflictingWrite(claim) ?? -1
-    } else if (this.options?.execution === "sequential" || entry.keys === undefined || entry.keys.length > 0) {
+    } else if (
+      this.options?.execution === "sequential" || entry.keys === undefined || entry.keys.length > 0 ||
+      this.placed !== undefined
+    ) {
       const node = new Node(call)
+      if (this.placed !== undefined) {
+        for (const { call: on } of entry.references ?? []) {
+          const from = this.nodeOf(on)
+          if (from !== undefined && node.deps?.includes(from) !== true) link(from, node, referenceKey)
+        }
+        this.placed.set(entry.position, { call, node })
+      }
       ;(this.table ??= new Claims(this.plan.log)).claim(node, claim)
       order = node.order
       if (this.options?.execution === "sequential") {
@@ -458,6 +629,7 @@ export class Planner {
   /** Fills in what is known only when all calls are. */
   finish(): TurnPlan {
     const { plan } = this
+    if (this.aside.length > 0) this.close()
     measure(plan.log)
     for (const node of plan.log) {
       if (node.owner !== undefined && node.height > 1) (node.owner as { height: number }).height = node.height
@@ -482,9 +654,31 @@ export const make = (entries: ReadonlyArray<Entry>, options?: Options): TurnPlan
   const planner = new Planner(options)
   const several = entries.length > 1
   if (several) { for (const entry of entries) planner.see(entry) }
+  if (entries.some(({ references }) => references !== undefined)) planner.refer()
   for (const entry of entries) planner.add(entry, several)
   return planner.finish()
 }
+
+/** Whether a call that is set aside waits, over others, for the one at `to`. */
+const leadsTo = (waiting: ReadonlyMap<number, Entry>, from: number, to: number): boolean => {
+  const seen = new Set<number>()
+  const stack = [from]
+  while (stack.length > 0) {
+    const at = stack.pop()!
+    if (at === to) return true
+    if (seen.has(at)) continue
+    seen.add(at)
+    for (const { call } of waiting.get(at)?.references ?? []) stack.push(call)
+  }
+  return false
+}
+
+/**
+ * The calls in the order in which they take their places.
+ *
+ * @internal
+ */
+export const inOrder = (plan: TurnPlan): ReadonlyArray<PlannedCall> => (plan as Plan).places ?? plan.calls
 
 /** Calls ask together that stand equally deep below what they wait for. */
 const requestsOf = (
@@ -654,7 +848,13 @@ export const fromJson = (json: Encoded): TurnPlan => ({
 const label = (call: PlannedCall): string => `#${call.position} ${call.name}${call.id === "" ? "" : ` (${call.id})`}`
 
 const reach = (call: PlannedCall): string =>
-  call.keys === undefined ? "anything" : call.keys.length === 0 ? "nothing shared" : call.keys.join(", ")
+  call.unresolved === true
+    ? "anything, until it is known"
+    : call.keys === undefined
+    ? "anything"
+    : call.keys.length === 0
+    ? "nothing shared"
+    : call.keys.join(", ")
 
 const why = (call: PlannedCall): string => {
   switch (call.verdict) {

@@ -156,6 +156,7 @@ const optionNames: { readonly [Name in keyof Turn.Options]-?: true } = {
   deadline: true,
   grace: true,
   nameRepair: true,
+  references: true,
   finishReason: true,
   messages: true,
   decide: true,

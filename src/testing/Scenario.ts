@@ -94,7 +94,7 @@
  * **The policy**
  *
  * `siblings` (`"letFinish"`, `"failFast"`), `execution` (`"parallel"`, `"sequential"` or a number), `dedupe` (`"all"`,
- * `"reads"`, `"off"`), `deadlineMs`, `graceMs` (of reads and writes alike), `nameRepair`: as `Turn.Options` says.
+ * `"reads"`, `"off"`), `deadlineMs`, `graceMs` (of reads and writes alike), `nameRepair`, `references`: as `Turn.Options` says.
  *
  * **What to expect**: what is not named is not checked
  *
@@ -123,9 +123,6 @@
  * - R29: no result is longer than its budget, nor all of a turn than the turn's; no text for the model has half a character.
  * - R35: each handler knew which call of which turn it serves.
  * - R36: the runtime shut down.
- *
- * **What the format has and this version does not run**: the policy's `references: true`. Such a file is valid, and its report says what
- * was not run, with `pass` false.
  *
  * **Example** (A stop does not cut a write short)
  *
@@ -178,7 +175,6 @@ import type * as Recorded from "./scenario/recorded.ts"
 import * as Reports from "./scenario/report.ts"
 import * as Run from "./scenario/run.ts"
 import * as Form from "./scenario/schema.ts"
-import * as Unsupported from "./scenario/unsupported.ts"
 
 /**
  * `Scenario` is the schema of a scenario file; what a schema of fields cannot say is checked by {@link decode}.
@@ -213,43 +209,30 @@ export const decode = (input: unknown): Effect.Effect<Form.Scenario, Form.Invali
     : Effect.fail(new Form.InvalidScenario({ problems: read.failure }))
 }
 
-/** What a file needs and this version has not is said in place of running it. */
-const supported = (file: string, scenario: Form.Scenario, run: () => Effect.Effect<Report>): Effect.Effect<Report> => {
-  const unsupported = Unsupported.features(scenario)
-  return unsupported.length > 0 ? Effect.succeed(Reports.notRun(file, unsupported)) : run()
-}
-
 const judge: Explore.Judge = (scenario, observed) => [
   ...Check.rules(scenario, observed),
   ...Expect.unmet(scenario, observed)
 ]
 
 const report = (file: string, scenario: Form.Scenario): Effect.Effect<Report> =>
-  supported(
-    file,
-    scenario,
-    () => Effect.map(Run.run(scenario), ({ observed }) => Reports.make(file, observed, judge(scenario, observed)))
-  )
+  Effect.map(Run.run(scenario), ({ observed }) => Reports.make(file, observed, judge(scenario, observed)))
 
 const exploration = (
   file: string,
   scenario: Form.Scenario,
   options: ExploreOptions | undefined
-): Effect.Effect<Report> => {
-  const explored = Explore.explore(scenario, judge, options)
-  return supported(file, scenario, () =>
-    Effect.map(explored, ({ explored, failures, observed }) => ({
-      ...Reports.make(file, observed, failures),
-      explored
-    })))
-}
+): Effect.Effect<Report> =>
+  Effect.map(Explore.explore(scenario, judge, options), ({ explored, failures, observed }) => ({
+    ...Reports.make(file, observed, failures),
+    explored
+  }))
 
 /**
  * Runs a scenario in virtual time and reports it.
  *
  * **Details**
  *
- * It never fails: what was not met, and what this version cannot run, stands in `failures`. A turn that hangs is reported, not
+ * It never fails: what was not met stands in `failures`. A turn that hangs is reported, not
  * waited for.
  *
  * **Example** (Two reads run together)

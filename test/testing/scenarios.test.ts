@@ -5,11 +5,6 @@ import * as fs from "node:fs"
 import * as path from "node:path"
 import { describeShared } from "../utils/requires.ts"
 
-/** Files that need what this version does not have, and the word by which their reports say so. */
-const later: ReadonlyArray<{ readonly files: RegExp; readonly need: RegExp }> = [
-  { files: /^seed-reference/, need: /`references`/ }
-]
-
 const namesIn = (folder: string) =>
   fs.readdirSync(folder).filter((name) => name.endsWith(".json") && !name.endsWith(".schema.json")).sort()
 
@@ -19,30 +14,15 @@ const reportOf = (folder: string, name: string) =>
 describeShared("shared scenario files", (shared) => {
   const folder = path.join(shared, "scenarios")
   const names = namesIn(folder)
-  const isLater = (name: string) => later.find(({ files }) => files.test(name))
-  const run = names.filter((name) => isLater(name) === undefined)
 
-  it("there are files to run, and every pattern of those for later means some", () => {
-    assert.isAbove(run.length, 0)
-    for (const { files } of later) assert.isTrue(names.some((name) => files.test(name)), String(files))
-  })
+  it("there are files to run", () => assert.isAbove(names.length, 0))
 
-  for (const name of run) {
+  for (const name of names) {
     it.effect(name, () =>
       Effect.map(reportOf(folder, name), (report) => {
         assert.deepStrictEqual(report.failures, [])
         assert.isTrue(report.pass)
         assert.strictEqual(report.file, name)
-      }))
-  }
-
-  for (const name of names) {
-    const need = isLater(name)?.need
-    if (need === undefined) continue
-    it.effect(`${name} is not passed over in silence`, () =>
-      Effect.map(reportOf(folder, name), (report) => {
-        if (report.pass) return // the feature has come: its file may join the others
-        assert.isTrue(report.failures.some((failure) => need.test(failure)), report.failures.join("\n"))
       }))
   }
 })
@@ -93,16 +73,6 @@ describe("own scenario files", () => {
           ]
         })
     ))
-
-  it.effect("what this version does not run is said", () =>
-    Effect.map(reportOf(own, "not-yet.json"), (report) =>
-      assert.deepStrictEqual(report, {
-        file: "not-yet.json",
-        pass: false,
-        failures: [
-          "this version does not run `references` (policy)"
-        ]
-      })))
 
   it.effect("a held call that was decided goes on, and nothing else is run again", () =>
     Effect.map(reportOf(own, "held-and-decided.json"), (report) => {

@@ -64,6 +64,8 @@ export interface Earlier {
   readonly decisions: ReadonlyArray<GivenDecision>
   /** The calls as they are to be run: what was held may have had its arguments exchanged. */
   readonly calls: ReadonlyArray<ToolCall.ToolCall>
+  /** Calls whose arguments are values, whatever they look like. */
+  readonly filled: ReadonlySet<number>
 }
 
 /** A turn that has begun, as the public functions drive it. */
@@ -87,7 +89,7 @@ export const beginTurn = (
 ): Begun | TurnError.TurnError => {
   const bad = checkCalls(calls)
   if (bad !== undefined) return bad
-  const ready = makeReady(runtime, context, toolkit, calls, options, also, earlier, reports)
+  const ready = makeReady(runtime, context, toolkit, calls, options, also, earlier, reports, true)
   if (ready instanceof TurnError.TurnError) return ready
   const { begun, intake, opts, state } = ready
   const asked = earlier?.calls ?? calls
@@ -124,7 +126,7 @@ export const openTurn = (
   also: ((event: TurnEvent.TurnEvent) => void) | undefined
 ): { readonly begun: Begun; readonly online: Online } | TurnError.TurnError => {
   const calls: Array<ToolCall.ToolCall> = []
-  const ready = makeReady(runtime, context, toolkit, calls, options, also, undefined, false)
+  const ready = makeReady(runtime, context, toolkit, calls, options, also, undefined, false, false)
   if (ready instanceof TurnError.TurnError) return ready
   const { begun, intake, opts, state } = ready
   ready.enter()
@@ -144,7 +146,8 @@ const makeReady = (
   options: BeginOptions | undefined,
   also: ((event: TurnEvent.TurnEvent) => void) | undefined,
   earlier: Earlier | undefined,
-  reports: boolean
+  reports: boolean,
+  complete: boolean
 ) => {
   const opts = check(options)
   if (opts instanceof TurnError.TurnError) return opts
@@ -166,7 +169,12 @@ const makeReady = (
   const overloaded = top && runtime.topLevel >= runtime.mostTurns
     ? `as many turns are at work as may be at once (${runtime.mostTurns}): nothing of this one was run`
     : undefined
-  const intake = intakeOf(toolkit, calls, () => state.identity(), opts, options, !deciders.none, overloaded)
+  const intake = intakeOf(toolkit, earlier?.calls ?? calls, () => state.identity(), opts, options, {
+    decided: !deciders.none,
+    closed: overloaded,
+    filled: earlier?.filled,
+    complete
+  })
   const setting: Setting = {
     runtime,
     around,
@@ -251,8 +259,12 @@ export const intakeOf = (
   identity: () => TurnContext.Identity,
   opts: Checked,
   options: BeginOptions | undefined,
-  decided: boolean,
-  closed: string | undefined
+  known: {
+    readonly decided: boolean
+    readonly closed: string | undefined
+    readonly filled: ReadonlySet<number> | undefined
+    readonly complete: boolean
+  }
 ): Intake =>
   new Intake(
     {
@@ -263,10 +275,13 @@ export const intakeOf = (
       messages: options?.messages ?? [],
       unit: options?.unit,
       limits: opts.limits,
-      decided,
-      closed
+      decided: known.decided,
+      closed: known.closed,
+      references: opts.references,
+      filled: known.filled
     },
-    calls
+    calls,
+    known.complete
   )
 
 const deadlineIsOver = (state: TurnState): void => state.stop({ code: "by_deadline" })

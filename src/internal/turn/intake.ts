@@ -14,8 +14,10 @@ import type * as TurnContext from "../../TurnContext.ts"
 import * as TurnError from "../../TurnError.ts"
 import type * as TurnPlan from "../../TurnPlan.ts"
 import { type ArgumentLimits, canonical, describe, parse } from "./json.ts"
+import type { Calls } from "./mentions.ts"
 import * as Placeholders from "./placeholders.ts"
-import { type AnyToolkit, complaint, entryOf, needsApproval, type ToolEntry, wanted } from "./tool.ts"
+import { Nameable, type Named, pointerOf, type Reference, withoutNamed } from "./references.ts"
+import { type AnyToolkit, complaint, entryOf, knownParams, needsApproval, type ToolEntry, wanted } from "./tool.ts"
 
 /** A call that has been taken in. What only repeated calls need is computed when the planner asks for it. */
 export class Taken implements TurnPlan.Entry {
@@ -40,6 +42,14 @@ export class Taken implements TurnPlan.Entry {
   pending: Effect.Effect<void, never, any> | undefined = undefined
   /** What it asks for in requests that it shares with other calls. */
   asks: (() => TurnPlan.Asks) | undefined = undefined
+  /** Its arguments that are results of other calls: it is decoded when they are there. */
+  needs: ReadonlyArray<Reference> | undefined = undefined
+  /** The same, for the plan. */
+  references: ReadonlyArray<TurnPlan.Reference> | undefined = undefined
+  /** Its keys read such an argument. */
+  unresolved = false
+  /** Its place among the calls of its turn, in the order in which they are placed. */
+  place = 0
   /** Whether it needs approval, where that takes an effect to find out. Nobody else waits for it. */
   asking: Effect.Effect<boolean> | undefined = undefined
 
@@ -59,8 +69,10 @@ export class Taken implements TurnPlan.Entry {
   }
 
   get digest(): string | undefined {
-    // Asked of calls that may run: they have a tool.
-    const digest = canonical(this.params) ?? digestOf(this.tool!, this.params)
+    // Asked of calls that may run: they have a tool. The same references are the same values, if they are any.
+    const digest = this.needs === undefined
+      ? canonical(this.params) ?? digestOf(this.tool!, this.params)
+      : `needs ${canonical(this.encoded)}`
     // Calls of different units fall apart, so they are never one.
     return this.unit === undefined || digest === undefined ? digest : `${JSON.stringify(this.unit)} ${digest}`
   }
@@ -114,6 +126,10 @@ export interface IntakeOptions {
   readonly decided: boolean
   /** Why no call of the turn is run at all. */
   readonly closed: string | undefined
+  /** Arguments may name results of other calls of the turn. */
+  readonly references: TurnPlan.References | undefined
+  /** Calls of which the arguments have their values already, in a turn that is resumed. */
+  readonly filled: ReadonlySet<number> | undefined
 }
 
 /** For the plan: what cannot be told is found out when the call is run. */
@@ -151,21 +167,48 @@ export class Intake {
   private readonly options: IntakeOptions
   private readonly tools: Record<string, any>
   private readonly calls: ReadonlyArray<ToolCall.ToolCall>
-  private referable: Placeholders.Calls | undefined = undefined
+  private referable: Calls | undefined = undefined
+  private nameable: Nameable | undefined = undefined
+  /** No call will come any more. */
+  private complete: boolean
 
-  constructor(options: IntakeOptions, calls: ReadonlyArray<ToolCall.ToolCall>) {
+  constructor(options: IntakeOptions, calls: ReadonlyArray<ToolCall.ToolCall>, complete: boolean) {
     this.options = options
+    this.complete = complete
     this.tools = options.toolkit.tools
     this.calls = calls
   }
 
   /** What arguments could refer to. */
-  private callsOfTurn(): Placeholders.Calls {
+  private callsOfTurn(): Calls {
     const { calls } = this
     if (this.referable?.count !== calls.length) {
       this.referable = { ids: new Set(calls.map((call) => call.id)), count: calls.length }
     }
     return this.referable
+  }
+
+  private callsByName({ names }: TurnPlan.References): Nameable {
+    const { calls, complete, nameable } = this
+    return nameable?.count === calls.length && nameable.complete === complete
+      ? nameable
+      : this.nameable = new Nameable(calls, names, complete)
+  }
+
+  /** The list of calls is at its end. */
+  close(): void {
+    this.complete = true
+  }
+
+  /** Whether the arguments of a call may name one that has not come yet. */
+  mayNameLater({ arguments: args, name, providerExecuted }: ToolCall.ToolCall): boolean {
+    const { limits, references } = this.options
+    if (references === undefined || this.complete || providerExecuted === true) return false
+    const tool = this.toolOf(name)
+    if (tool === undefined || !tool.detect) return false
+    const parsed = parse(args, limits)
+    return parsed._tag === "ok" && (parsed.suspicious || references.names !== undefined) &&
+      this.callsByName(references).find(parsed.value, tool.literal, -1).open
   }
 
   take(call: ToolCall.ToolCall, position: number): Taken {
@@ -199,7 +242,7 @@ export class Intake {
       taken.repairedFrom = call.name
       taken.name = name
     }
-    this.parse(taken, this.tools[name])
+    this.parse(taken, this.tools[name], this.options.references !== undefined)
     return taken
   }
 
@@ -224,7 +267,8 @@ export class Intake {
     }
   }
 
-  private parse(taken: Taken, given: any): void {
+  /** `named`: arguments may name results of other calls. What a human or a step says are values. */
+  private parse(taken: Taken, given: any, named: boolean): void {
     try {
       taken.tool = entryOf(given)
     } catch (error) {
@@ -248,16 +292,68 @@ export class Intake {
     taken.backend = tool.backendName
     taken.repeatable = tool.policy.repeatable
     taken.encoded = parsed.value
+    const said = named ? this.namedBy(taken, parsed.value, parsed.suspicious) : undefined
+    if (said?.problem !== undefined) {
+      taken.state = { _tag: "deferred", code: "dependency_failed", message: `${said.problem}: it was not run` }
+      return
+    }
+    const needs = said?.references ?? []
     if (parsed.suspicious && tool.detect) {
-      const found = Placeholders.find(parsed.value, this.callsOfTurn(), tool.literal, tool.requiredTexts)
+      const own = needs.length === 0 ? parsed.value : withoutNamed(parsed.value, needs)
+      const found = Placeholders.find(own, this.callsOfTurn(), tool.literal, tool.requiredTexts)
       if (found !== undefined) {
         taken.state = { _tag: "deferred", code: "placeholder", message: found.message }
         return
       }
     }
+    if (needs.length > 0) return this.needsResults(taken, tool, needs)
     const decoded = tool.decode(parsed.value)
     if (Exit.isExit(decoded)) return this.decoded(taken, tool, decoded, parsed.suspicious)
     taken.pending = Effect.map(Effect.exit(decoded), (exit) => this.decoded(taken, tool, exit, parsed.suspicious))
+  }
+
+  /** What the arguments of a call name. */
+  private namedBy({ position, tool }: Taken, args: Record<string, unknown>, suspicious: boolean): Named | undefined {
+    const references = this.options.references!
+    if (!tool!.detect || this.options.filled?.has(position) === true) return undefined
+    if (!suspicious && references.names === undefined) return undefined
+    return this.callsByName(references).find(args, tool!.literal, position)
+  }
+
+  /** A call that is decoded when the results are there that its arguments name. Its keys may be known all the same. */
+  private needsResults(taken: Taken, tool: ToolEntry, needs: ReadonlyArray<Reference>): void {
+    taken.needs = needs
+    taken.references = needs.map(({ at, call, path }) => ({ argument: path.join("."), call, at: pointerOf(at) }))
+    const { keys } = tool.policy
+    if (keys === undefined) return
+    const known = knownParams(tool, taken.encoded!, new Set(needs.map(({ path }) => path[0])))
+    const found = known === undefined ? "" : keysOf(keys, known)
+    if (typeof found === "string") taken.unresolved = true
+    else taken.keys = found
+  }
+
+  /** The same call with its results in place. What has still to be found out about it is `pending`. */
+  filled(taken: Taken, args: Record<string, unknown>): Taken {
+    const other = new Taken({ ...taken.call, arguments: args }, taken.position)
+    other.name = taken.name
+    other.repairedFrom = taken.repairedFrom
+    other.unit = taken.unit
+    other.place = taken.place
+    other.tool = taken.tool
+    other.access = taken.access
+    other.backend = taken.backend
+    other.repeatable = taken.repeatable
+    const tool = taken.tool!
+    const parsed = parse(args, this.options.limits)
+    if (parsed._tag === "invalid") {
+      other.state = refused("invalid_arguments", `tool "${taken.name}": ${parsed.message}`)
+      return other
+    }
+    other.encoded = parsed.value
+    const decoded = tool.decode(parsed.value)
+    if (Exit.isExit(decoded)) this.decoded(other, tool, decoded, false)
+    else other.pending = Effect.map(Effect.exit(decoded), (exit) => this.decoded(other, tool, exit, false))
+    return other
   }
 
   private decoded(taken: Taken, tool: ToolEntry, exit: Exit.Exit<unknown, unknown>, suspicious: boolean): void {
@@ -338,7 +434,8 @@ export class Intake {
       other.name = taken.name
       other.repairedFrom = taken.repairedFrom
       other.unit = taken.unit
-      this.parse(other, taken.tool!.tool)
+      other.place = taken.place
+      this.parse(other, taken.tool!.tool, false)
       const done = () =>
         other.state._tag === "open" ? other : other.state._tag === "refused" ||
             other.state._tag === "deferred"
@@ -353,7 +450,9 @@ export class Intake {
     return Effect.suspend(() => taken.pending ?? Effect.void).pipe(
       Effect.andThen(Effect.suspend(() => taken.asking ?? Effect.succeed(false))),
       Effect.map((approval) => {
-        if (approval) taken.state = openForApproval
+        if (approval || (taken.needs !== undefined && taken.tool!.tool.needsApproval === true)) {
+          taken.state = openForApproval
+        }
       })
     )
   }

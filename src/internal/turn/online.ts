@@ -57,6 +57,7 @@ export class Online {
     this.options = options
     this.toolkit = toolkit
     this.planner = new TurnPlan.Planner(options)
+    if (options.references !== undefined) this.planner.refer()
   }
 
   submit(call: ToolCall.ToolCall): TurnError.TurnError | undefined {
@@ -88,16 +89,19 @@ export class Online {
   end(reason: ToolCall.FinishReason | undefined): void {
     if (this.ended !== undefined) return
     this.ended = { reason }
+    this.intake.close()
     this.state.step(() => this.advance())
   }
 
   isQueued(position: number): boolean {
-    return this.waiting.includes(position)
+    return this.waiting.includes(position) || this.planner.isAside(position)
   }
 
   private advance(): void {
     while (!this.busy && this.waiting.length > 0) {
       const position = this.waiting[0]!
+      // It may name a call that is still to come, and then its place is behind that.
+      if (this.intake.mayNameLater(this.calls[position]!)) return
       const one = this.intake.take(this.calls[position]!, position)
       // What comes after a stop is not run, whatever its arguments are.
       if (one.pending === undefined || this.state.stopped !== undefined) this.place(one)
@@ -139,11 +143,16 @@ export class Online {
 
   private place(one: Taken): void {
     const { planner, state } = this
-    const { position } = one
     this.waiting.shift()
     if (this.options.repeats !== Infinity) refuseRepeated(state.setting, one)
     planner.see(one)
-    const call = planner.add(one, true)
+    planner.add(one, true, this.placed)
+  }
+
+  private readonly placed = (entry: TurnPlan.Entry, call: TurnPlan.PlannedCall): void => {
+    const { state } = this
+    const one = entry as Taken
+    const { position } = one
     if (call.code === "ambiguous_id") this.isAmbiguous(call)
     switch (call.verdict) {
       case "provider_executed":
@@ -178,6 +187,7 @@ export class Online {
     run.since = state.setting.timers.now()
     state.takePlace(run)
     this.fresh.push(run)
+    state.needsOthers(run)
     if (asking !== undefined && run.phase === "waiting") state.question(run, asking)
     state.touch()
   }
@@ -216,6 +226,7 @@ export class Online {
     const { planner, postponed, state } = this
     this.more = false
     state.touch()
+    planner.close(this.placed)
     if (ToolCall.isCutShort(reason)) {
       const message = cutShort(reason!)
       for (const { taken } of postponed.values()) {
@@ -229,6 +240,10 @@ export class Online {
     for (const run of this.gated) {
       run.gated = false
       if (run.phase !== "waiting" || run.concluding) continue
+      if (run.refusal !== undefined) {
+        state.conclude(run, run.refusal)
+        continue
+      }
       this.fresh.push(run)
       if (!run.undecided) state.isFree(run)
     }

@@ -14,6 +14,7 @@ export interface Given extends TurnPlan.Options {
   readonly limits?: Partial<ArgumentLimits> | undefined
   readonly amounts?: TurnPlan.Amounts & { readonly repeats?: number | undefined } | undefined
   readonly resultBudget?: ToolPolicy.ResultLimit | undefined
+  readonly references?: boolean | TurnPlan.References | undefined
 }
 
 /** What a turn works with; times are in milliseconds, `Infinity` for none. */
@@ -31,6 +32,8 @@ export interface Checked {
   readonly repeats: number
   /** How much all answers together give to the model. */
   readonly resultBudget: ToolPolicy.ResultLimit | undefined
+  /** How arguments name results of other calls; undefined where they do not. */
+  readonly references: TurnPlan.References | undefined
 }
 
 const defaultLimits: ArgumentLimits = { maxBytes: 1_000_000, maxDepth: 64, maxKeys: 10_000 }
@@ -80,8 +83,28 @@ const checkUnsafe = (given: Given): Checked => {
     repeats: repeats === undefined ? Infinity : amount("repeats", repeats),
     resultBudget: given.resultBudget === undefined
       ? undefined
-      : ToolPolicy.resultLimit("the turn", given.resultBudget)
+      : ToolPolicy.resultLimit("the turn", given.resultBudget),
+    references: referencesOf(given.references)
   }
+}
+
+const referencesOf = (given: Given["references"]): TurnPlan.References | undefined => {
+  if (given === undefined || given === false) return undefined
+  if (given === true) return {}
+  if (typeof given !== "object" || given === null) {
+    throw invalidInput("the option `references` of the turn", "true, false, or an object with `names`", given)
+  }
+  for (const [name, meant] of Object.entries(given.names ?? {})) {
+    const place: { readonly call?: unknown; readonly at?: unknown } | null = meant
+    if (
+      !Number.isSafeInteger(place?.call) || (place?.call as number) < 0 ||
+      !(place?.at === undefined || (typeof place.at === "string" && /^(?:$|[/])/.test(place.at)))
+    ) {
+      const expected = "the position of a call as `call`, and at most a JSON pointer as `at`"
+      throw invalidInput(`the name ${JSON.stringify(name)} in the option \`references\` of the turn`, expected, meant)
+    }
+  }
+  return given
 }
 
 const plain = checkUnsafe({})

@@ -184,6 +184,12 @@ export const earlierOf = (
     })
     return Effect.map(
       keptOf(parked, toolkit),
-      (kept): Earlier => ({ kept, requests: parked.requests, decisions, calls })
+      (kept): Earlier => ({
+        kept,
+        requests: parked.requests,
+        decisions,
+        calls,
+        filled: new Set(now === undefined ? asked.keys() : [])
+      })
     )
   })

@@ -2,6 +2,7 @@
  * Arguments that a model invented because it did not have the value yet (rule R8). What is honest must pass: `None` as a
  * surname, `$1` in a shell script, a tag in a piece of HTML.
  */
+import { type Calls, mentions, place, target as reference } from "./mentions.ts"
 
 export interface Found {
   readonly path: string
@@ -27,19 +28,10 @@ const missing = new Set([
 const angle = /^<([A-Za-z][A-Za-z0-9_ .:-]*)>(?:\.[A-Za-z_][A-Za-z0-9_]*)*$/
 const braces = /^\{\{[^{}]+\}\}$/
 
-/** A place in the list of calls, as planners number them. */
-const place = /^API_call_([0-9]+)(?: response)?$/i
-
 const isMarker = (text: string): boolean => {
   const inner = angle.exec(text)
   if (inner !== null) return /[_ -]/.test(inner[1]!) || missing.has(inner[1]!.toLowerCase())
   return text === "TBD" || braces.test(text) || place.test(text)
-}
-
-/** The calls that an argument can refer to: by id, or by place in the turn. */
-export interface Calls {
-  readonly ids: ReadonlySet<string>
-  readonly count: number
 }
 
 /** How many characters of one call's arguments are still searched. */
@@ -47,78 +39,11 @@ interface Budget {
   left: number
 }
 
-/** An id of one sign says nothing, and one that is only a number is too common in honest text (`$1`, `echo $1`). */
-const isTelling = (id: string): boolean => id.length > 1 && !/^[0-9]+$/.test(id)
-
-/** Where a text is a marker whatever it says, any id tells which call it waits for. */
-const isAny = (id: string): boolean => id !== ""
-
-/** The longest beginning of `text` that is an id, where the id ends at the end of a word. */
-const idAtStart = (
-  text: string,
-  ids: ReadonlySet<string>,
-  rest?: RegExp,
-  telling: (id: string) => boolean = isTelling
-): string | undefined => {
-  for (let end = text.length; end > 0; end--) {
-    if (end < text.length && /[A-Za-z0-9_-]/.test(text[end]!)) continue
-    const id = text.slice(0, end)
-    if (ids.has(id) && telling(id) && (rest === undefined || rest.test(text.slice(end)))) return id
-  }
-  return undefined
-}
-
-/** What an id can be made of, with what is said of it behind: no blanks, quotes, brackets of a form, or dollars. */
-const word = "[^\\s<>{}\"'`$]{1,200}"
-const open = new RegExp(`^\\$\\{?(${word})`)
-const closed = new RegExp(`\\$(${word})[^$\\n<>{}]{0,200}\\$(?![A-Za-z0-9_{(])`, "g")
-const template = new RegExp(`\\$\\{\\s*(${word})`, "g")
-const double = new RegExp(`\\{\\{\\s*\\$?(${word})[^{}]*\\}\\}`, "g")
-const tag = new RegExp(`<(${word})>`, "g")
-const plain = new RegExp(`^${word}`)
-const number = /^\$(?:([0-9]+)|\{([0-9]+)\})$/
-const member = /^[.[#]/
-const pointer = /^(?:#\/|\.(?:results?|output|id)(?![A-Za-z0-9_]))/
-
-/**
- * The call that a text refers to, in the forms that models and planners print: `$id`, `${id.x}`, `$id.x$`, `{{id.x}}`, `<id>.x`,
- * `id#/x`, `id.result`, `API_call_0`. An id that is only a number has to be the whole of it: `$1`.
- */
-const refersTo = (text: string, { count, ids }: Calls): string | undefined => {
-  const named = (id: string | undefined): string | undefined =>
-    id === undefined ? undefined : `the call ${JSON.stringify(id)}`
-  const first = open.exec(text) ?? undefined
-  const found = (first === undefined ? undefined : idAtStart(first[1]!, ids)) ??
-    within(text, closed, (word, whole) => idAtStart(word, ids, whole === `$${word}$` ? /^$|^[.[#]/ : member)) ??
-    within(text, template, (word) => idAtStart(word, ids, member)) ??
-    within(text, double, (word, whole) => idAtStart(word, ids, undefined, whole === text ? isAny : isTelling)) ??
-    within(text, tag, (word) => text.includes(`</${word}`) ? undefined : idAtStart(word, ids)) ??
-    idAtStart(plain.exec(text)?.[0] ?? "", ids, pointer)
-  if (found !== undefined) return named(found)
-  const numbered = number.exec(text)
-  const numeric = numbered?.[1] ?? numbered?.[2]
-  if (numeric !== undefined) return ids.has(numeric) ? named(numeric) : undefined
-  const at = place.exec(text)?.[1]
-  return at !== undefined && Number(at) < count ? `call #${Number(at)}` : undefined
-}
-
-const within = (
-  text: string,
-  form: RegExp,
-  idOf: (word: string, whole: string) => string | undefined
-): string | undefined => {
-  for (const match of text.matchAll(form)) {
-    const id = idOf(match[1]!, match[0])
-    if (id !== undefined) return id
-  }
-  return undefined
-}
-
-const reference = (value: object): string | undefined => {
-  const keys = Object.keys(value)
-  if (keys.length !== 1 || keys[0] !== "$ref") return undefined
-  const target = (value as { readonly $ref: unknown }).$ref
-  return typeof target === "string" ? target : undefined
+/** The call that a text refers to, in words. */
+const refersTo = (text: string, calls: Calls): string | undefined => {
+  const found = mentions(text, calls, false)[0]
+  if (found === undefined) return undefined
+  return found.place === undefined ? `the call ${JSON.stringify(found.label)}` : `call #${found.place}`
 }
 
 /** Looks through the arguments. `calls` are those of the turn; `required` tells which texts may not be empty. */

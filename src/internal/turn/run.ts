@@ -180,6 +180,9 @@ export class Run extends Siblings.Member<AnyOutcome> implements Backend.Entry, A
     this.merging = turn.setting.single ? undefined : runner.merging
   }
 
+  /** How many results it still waits for, before it can be decoded. */
+  missing = 0
+
   /** The longest way below it. */
   get priority(): number {
     return this.length ??= this.turn.lengthOf(this.position)

@@ -102,6 +102,38 @@ const compile = (tool: Tool.Any): ToolEntry => {
   }
 }
 
+/**
+ * Parameters of which some are not known yet, for the functions of a policy: reading one of those throws, and so does reading one that was
+ * not given, since a schema may have something to say for it. Undefined where members cannot be told apart.
+ */
+export const knownParams = (
+  { tool }: ToolEntry,
+  encoded: Record<string, unknown>,
+  unknown: ReadonlySet<unknown>
+): unknown => {
+  const fields = AiTool.isDynamic(tool)
+    ? undefined
+    : (tool.parametersSchema as { readonly fields?: Record<string, Schema.Top> }).fields
+  if (!AiTool.isDynamic(tool) && (fields === undefined || tool.parametersSchema.ast.encoding !== undefined)) {
+    return undefined
+  }
+  const params: Record<string, unknown> = {}
+  for (const name of new Set([...Object.keys(fields ?? {}), ...Object.keys(encoded)])) {
+    Object.defineProperty(params, name, {
+      enumerable: true,
+      get: () => {
+        if (unknown.has(name) || !Object.hasOwn(encoded, name)) throw new Error("it is not known yet")
+        const value = encoded[name]
+        if (fields === undefined) return value
+        const decoded = SchemaParser.decodeUnknownEffect(fields[name]!)(value) as Effect.Effect<unknown, unknown>
+        if (!Exit.isExit(decoded) || Exit.isFailure(decoded)) throw new Error("it is not known yet")
+        return decoded.value
+      }
+    })
+  }
+  return params
+}
+
 const schemaOf = (raw: JsonSchema.JsonSchema): Schema.Top => {
   const draft07 = typeof raw["$schema"] === "string" && raw["$schema"].includes("draft-07")
   const document = draft07 ? JsonSchema.fromSchemaDraft07(raw) : JsonSchema.fromSchemaDraft2020_12(raw)

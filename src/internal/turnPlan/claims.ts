@@ -218,6 +218,25 @@ export class Claims {
     this.log?.push(node)
   }
 
+  /**
+   * Gives `next` the place in the order that `node` has, for a claim which that one covers: `next` waits only for what it conflicts with,
+   * and only that waits for it. The old node is to be ended then, unstarted.
+   */
+  replace(node: Node, next: Node, claim: Claim): void {
+    next.order = node.order
+    next.write = node.write
+    next.nested = node.nested
+    const paths = pathsOf(claim)
+    if (paths.length === 0) return
+    next.places = [...new Set(paths.map((path) => this.placeOf(path)))]
+    const key = claim.keys?.[0] ?? unknownKey
+    if (node.deps !== undefined) { for (const dep of waitsOf(node)) if (conflict(dep, next)) link(dep, next, key) }
+    for (const behind of callsBehind(node)) {
+      if (behind.next.owner === undefined || conflict(next, behind.next)) link(next, behind.next, key)
+    }
+    for (const place of next.places) this.take(next, place, next.write, false)
+  }
+
   private placeOf(path: ReadonlyArray<string>): Place {
     let place = this.root
     for (let i = 0; i < path.length; i++) {
@@ -290,7 +309,7 @@ export class Claims {
 
   private take(node: Node, at: Place, write: boolean, dominates: boolean): void {
     if (write) {
-      at.lastWrite = node.order
+      if (node.order > at.lastWrite) at.lastWrite = node.order
       if (dominates) {
         at.ownReads?.clear()
         at.ownWrites?.clear()
@@ -306,7 +325,7 @@ export class Claims {
     for (let up = at.parent; up !== undefined; up = up.parent) {
       up.live++
       if (write) {
-        up.lastWriteBelow = node.order
+        if (node.order > up.lastWriteBelow) up.lastWriteBelow = node.order
         ;(up.belowWrites ??= new Group()).add(node, up.live)
       } else {
         ;(up.belowReads ??= new Group()).add(node, up.live)

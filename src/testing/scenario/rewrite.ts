@@ -74,7 +74,7 @@ export const eventsOf = (
 
 /** The turn's own rules. @internal */
 export const policyOf = (
-  { deadline, dedupe, execution, grace, limits, nameRepair, siblings, unit }: Turn.Options<any>,
+  { deadline, dedupe, execution, grace, limits, nameRepair, references, siblings, unit }: Turn.Options<any>,
   ran: ReadonlyArray<Ran>,
   note: (text: string) => void
 ): NonNullable<Form.Scenario["policy"]> => {
@@ -83,6 +83,9 @@ export const policyOf = (
     note(`the turn's policy for siblings, ${name}, is not in the format: the scenario lets them finish`)
   }
   if (unit !== undefined) note("the turn's units are not in the format: the whole turn is one")
+  if (typeof references === "object" && references.names !== undefined) {
+    note("the names that the turn's references may have are not in the format: there they are ids and places alone")
+  }
   if (limits !== undefined) note("the turn's limits of arguments are not in the format: it has the usual ones")
   const deadlineMs = Math.round(millisOf("deadline", deadline))
   const graces = gracesOf(grace)
@@ -100,7 +103,8 @@ export const policyOf = (
     ...(dedupe === undefined || dedupe === "all" ? undefined : { dedupe }),
     ...(deadlineMs === Infinity ? undefined : { deadlineMs }),
     ...(graceMs === Infinity ? undefined : { graceMs: Math.round(graceMs) }),
-    ...(nameRepair === true ? { nameRepair } : undefined)
+    ...(nameRepair === true ? { nameRepair } : undefined),
+    ...(references === undefined || references === false ? undefined : { references: true })
   }
 }
 

@@ -240,6 +240,7 @@ export const optionsOf = (policy: Form.Scenario["policy"], nested: boolean): Tur
   execution: policy?.execution,
   dedupe: policy?.dedupe,
   nameRepair: policy?.nameRepair,
+  references: policy?.references,
   grace: policy?.graceMs ?? "infinite",
   deadline: nested ? undefined : policy?.deadlineMs,
   // What a nested turn gives goes to the handler that runs it.
