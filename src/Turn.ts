@@ -995,7 +995,8 @@ export const layerLanguageModel = (
  * @stability experimental
  */
 export interface HandlerOptions
-  extends Omit<ModelOptions, "siblings" | "unit" | "execution" | "dedupe" | "nameRepair" | "resultBudget">
+  extends
+    Omit<ModelOptions, "siblings" | "unit" | "execution" | "dedupe" | "nameRepair" | "resultBudget" | "references">
 {}
 
 /**

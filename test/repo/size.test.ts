@@ -5,7 +5,7 @@ import { checkSizes } from "./checks/size.ts"
 
 /** Bytes after gzip. A budget changes in the commit that needs it, with a reason in the change log. */
 const budgets = {
-  Agent: 61_500,
+  Agent: 66_500,
   Approval: 3_000,
   ArtifactStore: 4_500,
   Backend: 7_500,
@@ -21,17 +21,17 @@ const budgets = {
   ToolCall: 600,
   ToolDurations: 1_500,
   ToolPolicy: 2_500,
-  Turn: 62_000,
+  Turn: 67_000,
   TurnContext: 500,
   TurnError: 1_200,
   TurnEvent: 400,
   TurnInsights: 18_900,
   TurnJournal: 4_000,
   TurnMiddleware: 1_500,
-  TurnPlan: 6_500,
+  TurnPlan: 6_800,
   TurnStore: 11_500,
   TurnTelemetry: 4_000,
-  "testing/index": 113_000,
+  "testing/index": 118_500,
   "wire/index": 7_000
 }
 

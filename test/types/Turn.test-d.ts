@@ -84,7 +84,9 @@ describe("an outcome is typed by its tool", () => {
       expectTypeOf(outcome.code).toEqualTypeOf<"handler" | "queue">()
       expectTypeOf(outcome.limit.millis).toEqualTypeOf<number>()
     }
-    if (outcome.status === "deferred") expectTypeOf(outcome.code).toEqualTypeOf<"placeholder" | "waits_for_approval">()
+    if (outcome.status === "deferred") {
+      expectTypeOf(outcome.code).toEqualTypeOf<"placeholder" | "waits_for_approval" | "dependency_failed">()
+    }
     // @ts-expect-error: no tool has this name
     if (outcome.status === "ok" && outcome.name === "fly") return
     // @ts-expect-error: there is no such status

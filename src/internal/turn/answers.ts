@@ -276,17 +276,23 @@ const retryableCodes = new Set<Outcome.ErrorCode>([
 export const deferred = (asked: Asked, code: Outcome.Deferred["code"], message: string): Any =>
   base(asked, "deferred", code, false, "none", true, message)
 
-/** A call that needs a result which another one does not have: `words` say which argument is what of which call. */
-export const withoutResult = (asked: Asked, words: string, of: Any): Any => {
-  const waits = of.status === "pending_approval" || (of.status === "deferred" && of.code === "waits_for_approval")
-  return deferred(
-    asked,
-    waits ? "waits_for_approval" : "dependency_failed",
-    waits
-      ? `${words}, which waits for approval, and so this one was not run`
-      : `${words}, which has none (${of.status}${"code" in of ? `: ${of.code}` : ""}): it was not run`
-  )
-}
+/** A call that needs the result of one that is held. `words` say which argument is what of which call. */
+export const withheld = (asked: Asked, words: string): Any =>
+  deferred(asked, "waits_for_approval", `${words}, which waits for approval, and so this one was not run`)
+
+/** A call that needs a part of a result that is not there. */
+export const withoutPart = (asked: Asked, words: string): Any =>
+  deferred(asked, "dependency_failed", `${words}, which has no such part: it was not run`)
+
+/** A call that needs a result which another one does not have. */
+export const withoutResult = (asked: Asked, words: string, of: Any): Any =>
+  of.status === "pending_approval" || (of.status === "deferred" && of.code === "waits_for_approval")
+    ? withheld(asked, words)
+    : deferred(
+      asked,
+      "dependency_failed",
+      `${words}, which has none (${of.status}${"code" in of ? `: ${of.code}` : ""}): it was not run`
+    )
 
 export const pendingApproval = (asked: Asked): Any =>
   base(asked, "pending_approval", undefined, false, "none", false, "waits for a human's approval; it has not been run")

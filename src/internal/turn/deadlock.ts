@@ -27,6 +27,7 @@ export const progressing = (from: ReadonlyArray<Run>): ReadonlySet<Run> => {
       if (every.length === 0) known.add(run)
     } else if (run.phase === "waiting") {
       collect(run.node, every)
+      if (run.missing > 0) sources(run, every)
       if (run.awaited !== undefined) every.push(run.awaited.holder)
       const inLine = run.seat === undefined ? [run] : [...run.seat.requests]
       if (inLine.length > 0 && inLine.every(({ state }) => state === "waiting")) {
@@ -85,6 +86,14 @@ const holderOf = (permit: Backend.Permit): Run | undefined => {
     }
   }
   return undefined
+}
+
+/** The calls whose results a call waits for. One that is held is none: what needs it has its answer. */
+const sources = ({ taken, turn }: Run, into: Array<Run>): void => {
+  for (const { call } of taken.needs ?? []) {
+    const source = turn.runOf(call)
+    if (source !== undefined && turn.slots[call] === undefined) into.push(source)
+  }
 }
 
 const collect = (node: TurnPlan.Node | undefined, into: Array<Run>): void => {

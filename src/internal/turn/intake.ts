@@ -293,12 +293,17 @@ export class Intake {
     taken.repeatable = tool.policy.repeatable
     taken.encoded = parsed.value
     const said = named ? this.namedBy(taken, parsed.value, parsed.suspicious) : undefined
-    if (said?.problem !== undefined) {
-      taken.state = { _tag: "deferred", code: "dependency_failed", message: `${said.problem}: it was not run` }
+    const needs = said?.references ?? []
+    if (needs.length > 0) {
+      taken.references = needs.map(({ at, call, path }) => ({ argument: path.join("."), call, at: pointerOf(at) }))
+    }
+    if (said !== undefined && said.problems.length > 0) {
+      const message = `${said.problems.join("; ")}: it was not run`
+      taken.state = { _tag: "deferred", code: "dependency_failed", message }
       return
     }
-    const needs = said?.references ?? []
-    if (parsed.suspicious && tool.detect) {
+    // What was shown to a human are values, some of them perhaps results.
+    if (parsed.suspicious && tool.detect && this.options.filled?.has(taken.position) !== true) {
       const own = needs.length === 0 ? parsed.value : withoutNamed(parsed.value, needs)
       const found = Placeholders.find(own, this.callsOfTurn(), tool.literal, tool.requiredTexts)
       if (found !== undefined) {
@@ -323,7 +328,6 @@ export class Intake {
   /** A call that is decoded when the results are there that its arguments name. Its keys may be known all the same. */
   private needsResults(taken: Taken, tool: ToolEntry, needs: ReadonlyArray<Reference>): void {
     taken.needs = needs
-    taken.references = needs.map(({ at, call, path }) => ({ argument: path.join("."), call, at: pointerOf(at) }))
     const { keys } = tool.policy
     if (keys === undefined) return
     const known = knownParams(tool, taken.encoded!, new Set(needs.map(({ path }) => path[0])))

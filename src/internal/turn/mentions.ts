@@ -9,6 +9,8 @@ export interface Calls {
   readonly ids: ReadonlySet<string>
   readonly count: number
   readonly names?: ReadonlySet<string> | undefined
+  /** The planner's own names number something else than calls. */
+  readonly numbers?: boolean | undefined
 }
 
 /** A part of a text that names a call: `label` is the id or name, `rest` what is said of it behind. */
@@ -39,7 +41,10 @@ const idAtStart = (
   for (let end = text.length; end > 0; end--) {
     if (end < text.length && /[A-Za-z0-9_-]/.test(text[end]!)) continue
     const id = text.slice(0, end)
-    if (has(calls, id) && telling(id) && (rest === undefined || rest.test(text.slice(end)))) return id
+    if (
+      has(calls, id) && (telling(id) || calls.names?.has(id) === true) &&
+      (rest === undefined || rest.test(text.slice(end)))
+    ) return id
   }
   return undefined
 }
@@ -124,7 +129,7 @@ export const mentions = (text: string, calls: Calls, all: boolean): ReadonlyArra
       return { start: match.index, end: end + behind.length, label, rest: match[1]!.slice(label.length) + behind }
     })
   ) return found
-  if (found.length > 0) return found
+  if (found.length > 0) return found.sort((a, b) => a.start - b.start)
   const alone = all ? atStartAlone(text, calls) : undefined
   if (alone !== undefined) return [alone]
   const label = idAtStart(plain.exec(text)?.[0] ?? "", calls, pointer)
@@ -145,7 +150,9 @@ export const mentions = (text: string, calls: Calls, all: boolean): ReadonlyArra
   if (at === undefined) return found
   const name = `API_call_${Number(at)}`
   if (calls.names?.has(name) === true) return [{ start: 0, end: text.length, label: name, rest: "" }]
-  return Number(at) < calls.count ? [{ start: 0, end: text.length, label: name, rest: "", place: Number(at) }] : found
+  return Number(at) < calls.count && calls.numbers !== true
+    ? [{ start: 0, end: text.length, label: name, rest: "", place: Number(at) }]
+    : found
 }
 
 /** What `{"$ref": "…"}` names; undefined for any other object. */

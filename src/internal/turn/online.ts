@@ -187,7 +187,7 @@ export class Online {
     run.since = state.setting.timers.now()
     state.takePlace(run)
     this.fresh.push(run)
-    state.needsOthers(run)
+    state.needs?.add(run)
     if (asking !== undefined && run.phase === "waiting") state.question(run, asking)
     state.touch()
   }

@@ -6,7 +6,7 @@
  *   them is `open`: it is looked at again when they are known.
  * - F2: a value is put in as it stands in the result, by itself or as text inside a text, and is not searched again.
  */
-import * as ToolCall from "../../ToolCall.ts"
+import type * as ToolCall from "../../ToolCall.ts"
 import type * as TurnPlan from "../../TurnPlan.ts"
 import { type Calls, type Mention, mentions, target } from "./mentions.ts"
 
@@ -27,8 +27,8 @@ export interface Reference {
 /** What the arguments of a call name. */
 export interface Named {
   readonly references: ReadonlyArray<Reference>
-  /** Why the call cannot be run, whatever the others come to. */
-  readonly problem: string | undefined
+  /** Why the call cannot be run, whatever the others come to; empty where it may. */
+  readonly problems: ReadonlyArray<string>
   /** It may name a call that has not come yet. */
   readonly open: boolean
 }
@@ -38,6 +38,7 @@ export class Nameable implements Calls {
   readonly ids: ReadonlySet<string>
   readonly count: number
   readonly names: ReadonlySet<string> | undefined
+  readonly numbers: boolean
   /** No call will come any more. */
   readonly complete: boolean
   private readonly positions = new Map<string, number>()
@@ -47,6 +48,7 @@ export class Nameable implements Calls {
   constructor(calls: ReadonlyArray<ToolCall.ToolCall>, given: TurnPlan.References["names"], complete: boolean) {
     this.given = given ?? {}
     this.names = given === undefined ? undefined : new Set(Object.keys(given))
+    this.numbers = Object.keys(this.given).some((name) => numbered.test(name))
     this.count = calls.length
     this.complete = complete
     for (let i = calls.length - 1; i >= 0; i--) if (calls[i]!.id !== "") this.positions.set(calls[i]!.id, i)
@@ -65,7 +67,7 @@ export class Nameable implements Calls {
 
   /** A label of the same make as one of the turn's: it was meant to name a call, and names none. */
   private isLikeAnId(label: string): boolean {
-    if (!/[0-9]/.test(label)) return false
+    if (!/[0-9]/.test(label) || /^[0-9]+$/.test(label)) return false
     this.shapes ??= new Set([...this.ids, ...this.names ?? []].map(shapeOf))
     return this.shapes.has(shapeOf(label))
   }
@@ -73,11 +75,13 @@ export class Nameable implements Calls {
   /** Looks through the arguments of the call at a position. Arguments that hold literal text are passed over. */
   find(args: Record<string, unknown>, literal: ReadonlyArray<string>, position: number): Named {
     const references: Array<Reference> = []
-    let problem: string | undefined
+    const problems: Array<string> = []
     let open = false
     const missing = (path: ReadonlyArray<Step>, label: string) => {
       if (!this.complete) open = true
-      else problem ??= `the argument "${path.join(".")}" names ${JSON.stringify(label)}, which is no call of this turn`
+      else {problems.push(
+          `the argument "${path.join(".")}" names ${JSON.stringify(label)}, which is no call of this turn`
+        )}
     }
     const add = (
       path: ReadonlyArray<Step>,
@@ -89,15 +93,14 @@ export class Nameable implements Calls {
       // A name that was given for a call which has not come yet.
       if (meant === undefined || !(meant.call >= 0 && meant.call < this.count)) return missing(path, label)
       if (steps === undefined) {
-        problem ??= `the argument "${path.join(".")}" says of the result of call #${meant.call} what cannot be read: ${
-          JSON.stringify(rest.slice(0, 100))
-        }`
+        problems.push(
+          `the argument "${path.join(".")}" says of the result of call #${meant.call} what cannot be read: ${
+            JSON.stringify(rest.slice(0, 100))
+          }`
+        )
         return
       }
-      if (meant.call === position) {
-        problem ??= `the argument "${path.join(".")}" names the result of its own call`
-        return
-      }
+      if (meant.call === position) problems.push(`the argument "${path.join(".")}" names the result of its own call`)
       references.push({ path, part, call: meant.call, at: [...meant.at, ...steps] })
     }
     const visit = (value: unknown, path: ReadonlyArray<Step>): void => {
@@ -119,7 +122,7 @@ export class Nameable implements Calls {
       for (const key of Object.keys(value)) visit((value as Record<string, unknown>)[key], [...path, key])
     }
     for (const key of Object.keys(args)) if (!literal.includes(key)) visit(args[key], [key])
-    return { references, problem, open }
+    return { references, problems, open }
   }
 
   /** `{"$ref": "id#/x"}`, or with the way in any form that a text has. An address, or a place in a document of its own, names no call. */
@@ -145,11 +148,14 @@ export class Nameable implements Calls {
   /** Texts in the forms that name a call, and name none of those that are known. */
   private unknown(text: string, missing: (label: string) => void, mayBe: () => void): void {
     for (const label of labelsIn(text)) {
-      if (this.isLikeAnId(label) || (this.names !== undefined && /^API_call_[0-9]+$/.test(label))) return missing(label)
+      if (this.isLikeAnId(label) || (this.numbers && numbered.test(label))) return missing(label)
       if (!this.complete) return mayBe()
     }
   }
 }
+
+/** How some planners number the fields of all results. */
+const numbered = /^API_call_[0-9]+$/i
 
 const shapeOf = (label: string): string => label.replace(/[0-9]+/g, "0")
 
@@ -172,7 +178,7 @@ function* labelsIn(text: string): Generator<string> {
 }
 
 /** The way into a result: `#/a/0/b`, or `.a[0].b`; undefined for what is neither. */
-export const stepsOf = (rest: string): ReadonlyArray<Step> | undefined => {
+const stepsOf = (rest: string): ReadonlyArray<Step> | undefined => {
   if (rest === "" || rest === "#") return []
   if (rest.startsWith("#/") || rest.startsWith("/")) {
     return rest.slice(rest.startsWith("#") ? 2 : 1).split("/").map((step) => {
@@ -186,7 +192,7 @@ export const stepsOf = (rest: string): ReadonlyArray<Step> | undefined => {
     })
   }
   const steps: Array<Step> = []
-  const step = /\s*(?:\.\s*([^.[\]\s]+)|\[\s*(?:([0-9]+)|"([^"]*)"|'([^']*)')\s*\])\s*/y
+  const step = /\s*(?:\.\s*([^.[\]]*[^.[\]\s])|\[\s*(?:([0-9]+)|"([^"]*)"|'([^']*)')\s*\])\s*/y
   while (step.lastIndex < rest.length) {
     const match = step.exec(rest)
     if (match === null) return undefined

@@ -32,10 +32,10 @@ import * as Journal from "./journal.ts"
 import * as Keys from "./keys.ts"
 import { type InLine, Lines } from "./lines.ts"
 import type { Middleware } from "./middleware.ts"
+import { Needs } from "./needs.ts"
 import type { Online } from "./online.ts"
 import { Paths } from "./paths.ts"
 import { inTime, patience } from "./patience.ts"
-import { fill, words } from "./references.ts"
 import { type Request, Requests } from "./requests.ts"
 import { inAll, lastMoment, mayTryAgain, pauseOf, questionOf } from "./retry.ts"
 import { CallView, Run, type Setting } from "./run.ts"
@@ -78,10 +78,6 @@ class Rare {
   readonly requests = new Map<number, Approval.Request>()
   /** Questions for approval that wait for the turn's own limit. */
   readonly questions: Array<() => void> = []
-  /** Calls that need the results of others, by the position of those. */
-  readonly dependants = new Map<number, Array<Run>>()
-  /** Those of them that have all answers. */
-  resolvable: Array<Run> = []
 }
 
 export class TurnState implements TurnPlan.Nested {
@@ -108,8 +104,8 @@ export class TurnState implements TurnPlan.Nested {
   deadlineAt = Infinity
   touched = false
   closed = false
-  /** Some calls need the results of others. */
-  private refers = false
+  /** Where some calls need the results of others. */
+  needs: Needs | undefined = undefined
   private places = 0
   private planned = false
   private waitsTimed = false
@@ -317,7 +313,7 @@ export class TurnState implements TurnPlan.Nested {
     this.weigh(plan)
     // Places are taken in emission order, before anything is started.
     for (const run of this.runs) this.takePlace(run)
-    if (this.refers) { for (const run of this.runs) this.needsOthers(run) }
+    if (this.needs !== undefined) { for (const run of this.runs) this.needs.add(run) }
     for (const run of this.runs) {
       if (run.taken.asking !== undefined && run.phase === "waiting") this.question(run, run.taken.asking)
     }
@@ -362,7 +358,7 @@ export class TurnState implements TurnPlan.Nested {
     const run = new Run(this.groupOf(one), this, one, runnerOf(one))
     run.behindHeld = call.verdict === "deferred"
     run.undecided = one.asking !== undefined || one.needs !== undefined
-    if (one.needs !== undefined) this.refers = true
+    if (one.needs !== undefined) this.needs ??= new Needs(this)
     this.runs.push(run)
     this.bySlot[one.position] = run
   }
@@ -394,7 +390,7 @@ export class TurnState implements TurnPlan.Nested {
     if (!run.undecided) this.ready.push(run)
   }
 
-  private tellKeysAwaited(run: Run): void {
+  tellKeysAwaited(run: Run): void {
     this.event((base) => ({
       ...base(run),
       _tag: "CallQueued",
@@ -403,87 +399,15 @@ export class TurnState implements TurnPlan.Nested {
     }))
   }
 
-  /** A call whose arguments are results of others waits for their answers. It has its place already. */
-  needsOthers(run: Run): void {
-    const { needs } = run.taken
-    if (needs === undefined || run.phase !== "waiting") return
-    const { dependants, resolvable } = this.some
-    for (const call of new Set(needs.map(({ call }) => call))) {
-      if (this.slots[call] !== undefined) continue
-      run.missing++
-      const known = dependants.get(call)
-      if (known === undefined) dependants.set(call, [run])
-      else known.push(run)
-    }
-    if (run.missing === 0) {
-      resolvable.push(run)
-      return this.touch()
-    }
-    if (run.waitedForKeys) return
-    run.waitedForKeys = true
-    this.tellKeysAwaited(run)
-  }
-
-  /** A call has its answer: those that need it may go on. */
-  private answered(position: number): void {
-    const { dependants, resolvable } = this.some
-    const waiting = dependants.get(position)
-    if (waiting === undefined) return
-    dependants.delete(position)
-    for (const run of waiting) if (--run.missing === 0) resolvable.push(run)
-    this.touch()
-  }
-
-  /** Puts results where they are named, and finds out what the call comes to with them (rule R16). */
-  private resolve({ resolvable }: Rare): void {
-    for (let i = 0; i < resolvable.length; i++) {
-      const run = resolvable[i]!
-      if (run.phase !== "waiting" || run.concluding) continue
-      const { calls, intake } = this.setting
-      const { encoded, needs } = run.taken
-      const failed = needs!.find(({ call }) => this.slots[call]!.status !== "ok")
-      if (failed !== undefined) {
-        this.answerUnstarted(run, Answers.withoutResult(run, words(failed, calls), this.slots[failed.call]!))
-        continue
-      }
-      const found = fill(encoded!, needs!, (call) => (this.slots[call] as { readonly encoded: unknown }).encoded)
-      if ("missing" in found) {
-        const message = `${words(found.missing, calls)}, which has no such part: it was not run`
-        this.answerUnstarted(run, Answers.deferred(run, "dependency_failed", message))
-        continue
-      }
-      const taken = intake.filled(run.taken, found.args)
-      if (taken.pending === undefined) {
-        this.resolved(run, taken)
-        continue
-      }
-      let known = false
-      const decoding = this.helper(taken.pending, () => {
-        known = true
-        run.asking = undefined
-        this.resolved(run, taken)
-      })
-      if (!known) run.asking = decoding
-    }
-    resolvable.length = 0
-  }
-
-  /** A call is whole: where its keys were not known, it gives up its claim on everything. */
-  private resolved(run: Run, taken: Taken): void {
-    if (run.phase !== "waiting" || run.concluding) return
-    const { state } = taken
-    if (state._tag !== "open") {
-      const { code, message } = state as Extract<Taken["state"], { readonly _tag: "refused" }>
-      return this.answerUnstarted(run, Answers.refused(run, code, message))
-    }
-    const before = run.taken
-    if (before.unresolved && taken.keys !== undefined && !this.setting.sequential) this.narrow(run, taken)
+  /** The arguments of a call are whole now: where its keys were not known, it gives up its claim on everything. */
+  isWhole(run: Run, taken: Taken): void {
+    if (run.taken.unresolved && taken.keys !== undefined && !this.setting.sequential) this.narrow(run, taken)
     else this.exchange(run, taken)
     run.taken = taken
     if (run.behindHeld) run.behindHeld = this.isBehindHeld(taken)
     if (taken.asking !== undefined) return this.question(run, taken.asking)
     run.undecided = false
-    if (state.approval) return this.hold(run, undefined)
+    if (taken.needsApproval === true) return this.hold(run, undefined)
     this.isFree(run)
   }
 
@@ -497,7 +421,7 @@ export class TurnState implements TurnPlan.Nested {
   }
 
   /** Answers a call that will not be started, once it is certain that the response has not been cut short. */
-  private answerUnstarted(run: Run, outcome: AnyOutcome): void {
+  answerUnstarted(run: Run, outcome: AnyOutcome): void {
     if (this.online?.more !== true) return this.conclude(run, outcome)
     run.refusal = outcome
     this.online.gate(run)
@@ -627,7 +551,9 @@ export class TurnState implements TurnPlan.Nested {
       this.open--
     }
     this.event((base) => ({ ...base(run), _tag: "CallHeld" }))
-    if (this.refers) { for (const position of [run.position, ...run.twins ?? []]) this.withholds(position) }
+    if (this.needs !== undefined) {
+      for (const position of [run.position, ...run.twins ?? []]) this.needs.withhold(position)
+    }
     for (const later of this.runs) {
       if (
         later.phase !== "waiting" || later.attempt > 0 || later.undoing !== undefined || later.concluding ||
@@ -642,19 +568,6 @@ export class TurnState implements TurnPlan.Nested {
     this.release(run)
     run.group.ended(run, Siblings.neutral)
     this.touch()
-  }
-
-  /** A call is held: those that need its result wait for what a human decides, with it. */
-  private withholds(position: number): void {
-    const { calls } = this.setting
-    const waiting = this.some.dependants.get(position) ?? []
-    this.some.dependants.delete(position)
-    for (const run of waiting) {
-      if (run.phase !== "waiting" || run.concluding) continue
-      const need = run.taken.needs!.find(({ call }) => call === position)!
-      const message = `${words(need, calls)}, which waits for approval, and so this one was not run`
-      this.answerUnstarted(run, Answers.deferred(run, "waits_for_approval", message))
-    }
   }
 
   /** Deferred, once it is certain that the response has not been cut short. */
@@ -732,10 +645,8 @@ export class TurnState implements TurnPlan.Nested {
       this.lines?.serve()
       return this.tryClose()
     }
-    if (this.rare !== undefined) {
-      this.askMore(this.rare)
-      if (this.refers) this.resolve(this.rare)
-    }
+    if (this.rare !== undefined) this.askMore(this.rare)
+    this.needs?.resolve()
     for (let i = 0; i < this.ready.length; i++) this.admit(this.ready[i]!)
     this.ready.length = 0
     this.shared?.flush()
@@ -1299,7 +1210,7 @@ export class TurnState implements TurnPlan.Nested {
     this.slots[position] = outcome
     this.open--
     if (this.open === 0) this.touch()
-    if (this.refers) this.answered(position)
+    this.needs?.answered(position)
     if (this.setting.emit !== undefined) {
       this.event((base) => ({ ...base(outcome as unknown as Answers.Asked), _tag: "CallEnded", outcome }))
     }
