@@ -5,14 +5,17 @@
  * **Invariants** of the histories that a dialect builds ("W" for wire; other modules number their own):
  *
  * - W1: each call of a history has exactly one answer, in the order of the calls.
- * - W2: call and answer carry the same id, which is not empty and stands for one call. Where the model gave none, or
- *   gave one id to different calls, both get a new one together. A re-delivery (same id, name and arguments) is one
- *   call with one answer.
+ * - W2: call and answer carry the same id, which is not empty and stands for one call. Where the model gave none, or one
+ *   that the provider would refuse, or one id to different calls, both get a new one together. (Gemini alone gives no ids,
+ *   and tells answers apart by their places: there none stays none.) A re-delivery (same id, name and arguments) is one call
+ *   with one answer.
  * - W3: the arguments in a history are JSON objects, whatever the model wrote; its raw text never goes back.
- * - W4: nothing here throws. What a provider is known to refuse is a `TurnError` that says where and why.
+ * - W4: nothing here throws. What a provider is known to refuse is a `TurnError` that says where and why: what goes back is
+ *   checked against its schema before it is handed out.
  *
  * @since 0.1.0
  */
+import type * as Prompt from "effect/ai/Prompt"
 import type * as Tool from "effect/ai/Tool"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
@@ -20,6 +23,7 @@ import * as SchemaIssue from "effect/SchemaIssue"
 import * as Outcome from "../Outcome.ts"
 import type * as ToolCall from "../ToolCall.ts"
 import * as TurnError from "../TurnError.ts"
+import { partsOf, textOf } from "./parts.ts"
 
 /**
  * What a message holds: the calls in the model's order, how the response ended, and the message itself with every field
@@ -41,7 +45,7 @@ export interface Decoded<out Message> {
  * **Details**
  *
  * `newId` names the calls that came without a usable id. Default: `call_` and the position. Give one where ids must be
- * unique over a whole conversation, or must have a form of their own.
+ * unique over a whole conversation, or must have a form of their own. What the provider would refuse is not taken.
  *
  * @category models
  * @since 0.1.0
@@ -149,13 +153,38 @@ export interface Dialect<in out Message, out Sent> {
  */
 export interface Answered {
   readonly position: number
-  /** The id that call and answer carry: never empty, never twice in a list. */
+  /** The id that call and answer carry: never twice in a list, and empty only where the {@link Form} allows it. */
   readonly id: string
+  /** The name of the tool, in a form that the provider takes. */
+  readonly name: string
   readonly call: ToolCall.ToolCall
   readonly outcome: Outcome.Outcome<any>
+  /** The answer as text. */
   readonly content: string
+  /** The answer as texts and files, where the tool makes them (`toModelOutput`). */
+  readonly parts: ReadonlyArray<Prompt.ToolModelOutputPart> | undefined
   /** The provider ran the call and has its answer already. */
   readonly byProvider: boolean
+}
+
+/**
+ * What a provider takes for the id of a call and for the name of its tool.
+ *
+ * **Details**
+ *
+ * An id that does not match `id` is replaced in call and answer. A name that does not match `name` is mended. Without `name`
+ * the rules of the host are not known, and only a name that the model invented is mended: no tool has it, so that nothing
+ * says that the host takes it.
+ *
+ * @category models
+ * @since 0.1.0
+ * @stability experimental
+ */
+export interface Form {
+  readonly id?: RegExp | undefined
+  readonly name?: RegExp | undefined
+  /** A call that came without an id stays without: the provider matches by place. */
+  readonly byPlace?: boolean | undefined
 }
 
 /**
@@ -174,7 +203,8 @@ export const pair = (
   dialect: string,
   calls: ReadonlyArray<ToolCall.ToolCall>,
   outcomes: ReadonlyArray<Outcome.Outcome<any>>,
-  options?: HistoryOptions
+  options?: HistoryOptions,
+  form: Form = {}
 ): Result.Result<Array<Answered>, TurnError.TurnError> => {
   if (outcomes.length !== calls.length) {
     return refuse(dialect, "outcomes", `${calls.length} outcomes, one for each call`, `${outcomes.length}`)
@@ -200,7 +230,8 @@ export const pair = (
     } else if (call.id !== "") {
       seen.set(call.id, new Set([contentKey(call)]))
     }
-    const text = contentOf(outcome)
+    const parts = partsOf(outcome, options)
+    const text = parts === undefined ? contentOf(outcome) : textOf(parts)
     if (text === undefined) {
       return refuse(
         dialect,
@@ -211,10 +242,14 @@ export const pair = (
     }
     answered.push({
       position,
-      id: call.id === "" || contents !== undefined ? freshId(position, taken, options) : call.id,
+      id: contents === undefined && (call.id === "" ? form.byPlace === true : fits(form.id, call.id))
+        ? call.id
+        : freshId(position, taken, options, form),
+      name: nameOf(call, outcome, options, form),
       call,
       outcome,
       content: text,
+      parts,
       byProvider: outcome.status === "provider_executed"
     })
   }
@@ -239,12 +274,108 @@ const canonical = (value: unknown): string | undefined => {
   }
 }
 
-const freshId = (position: number, taken: Set<string>, options: HistoryOptions | undefined): string => {
-  const wanted = options?.newId?.(position) ?? `call_${position}`
+const fits = (form: RegExp | undefined, text: string): boolean =>
+  text !== "" && text.isWellFormed() && (form === undefined || form.test(text))
+
+const freshId = (
+  position: number,
+  taken: Set<string>,
+  options: HistoryOptions | undefined,
+  form: Form
+): string => {
+  const own = `call_${position}`
+  const named = options?.newId?.(position) ?? own
+  const wanted = fits(form.id, named) ? named : own
   let id = wanted
-  for (let n = 2; id === "" || taken.has(id); n++) id = `${wanted}_${n}`
+  for (let n = 2; taken.has(id); n++) {
+    const next = `${wanted}_${n}`
+    id = fits(form.id, next) ? next : `${own}_${n}`
+  }
   taken.add(id)
   return id
+}
+
+/** A name that the model invented may have characters that a name in a request may not have. */
+const nameOf = (
+  { name }: ToolCall.ToolCall,
+  outcome: Outcome.Outcome<any>,
+  options: HistoryOptions | undefined,
+  form: Form
+): string => {
+  const isInvented = (outcome.status === "error" && outcome.code === "unknown_tool") ||
+    (options?.toolkit !== undefined && !Object.hasOwn(options.toolkit.tools, name))
+  if (fits(form.name, name) && (form.name !== undefined || !isInvented)) return name
+  const mended = name.replace(/[^a-zA-Z0-9_-]/g, "_").slice(0, 64) || "unnamed"
+  return form.name === undefined || form.name.test(mended) ? mended : `_${mended.slice(1)}`
+}
+
+/**
+ * Pairs the calls of a message with their outcomes, as {@link pair} does, and leaves out what the provider ran itself.
+ *
+ * **Details**
+ *
+ * `ids` are those of the calls in the message, in their order, and `path` says where they stand. Fails when `calls` are not
+ * the calls of this message.
+ *
+ * @category encoding
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const answer = (
+  dialect: string,
+  message: { readonly path: string; readonly ids: ReadonlyArray<string> },
+  calls: ReadonlyArray<ToolCall.ToolCall>,
+  outcomes: ReadonlyArray<Outcome.Outcome<any>>,
+  options?: HistoryOptions,
+  form?: Form
+): Result.Result<Array<Answered>, TurnError.TurnError> =>
+  message.ids.length !== calls.length || message.ids.some((id, index) => id !== calls[index]!.id)
+    ? refuse(dialect, message.path, "the calls that were decoded from this message", "other calls")
+    : Result.map(pair(dialect, calls, outcomes, options, form), (answered) => answered.filter((one) => !one.byProvider))
+
+/**
+ * Writes the parts of a message again, each in its place: calls as they were answered, the others as `keep` says. A call
+ * without an answer of its own (a re-delivery, or one that the provider ran) and what `keep` gives nothing for are left out.
+ *
+ * @category encoding
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const inPlace = <Part, Sent>(
+  parts: ReadonlyArray<Part>,
+  isCall: (part: Part) => boolean,
+  answered: ReadonlyArray<Answered>,
+  send: (part: Part, one: Answered) => Sent,
+  keep: (part: Part) => Sent | undefined
+): Array<Sent> => {
+  const byPosition = new Map(answered.map((one) => [one.position, one]))
+  const sent: Array<Sent> = []
+  let position = 0
+  for (const part of parts) {
+    const one = isCall(part) ? byPosition.get(position++) : undefined
+    const next = one !== undefined ? send(part, one) : isCall(part) ? undefined : keep(part)
+    if (next !== undefined) sent.push(next)
+  }
+  return sent
+}
+
+/**
+ * Hands out what goes back when each piece of it fits its schema (W4 of this module's header).
+ *
+ * @category encoding
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const checked = <Sent>(
+  dialect: string,
+  sent: Array<Sent>,
+  schemaOf: (one: Sent) => Schema.Codec<any, unknown>
+): Result.Result<Array<Sent>, TurnError.TurnError> => {
+  for (const [index, one] of sent.entries()) {
+    const result = check<unknown>(dialect, schemaOf(one), one, { path: `history[${index}]` })
+    if (Result.isFailure(result)) return Result.fail(result.failure)
+  }
+  return Result.succeed(sent)
 }
 
 /**
@@ -283,6 +414,24 @@ export const contentOf = (outcome: Outcome.Outcome<any>): string | undefined => 
  * @stability experimental
  */
 export const argumentsOf = (call: ToolCall.ToolCall): Record<string, unknown> => parseArguments(call.arguments) ?? {}
+
+/**
+ * A value as JSON has it, for a provider that takes objects: what JSON cannot hold is gone, and half a surrogate pair is the
+ * replacement character, since providers take a body with one for no JSON. `undefined` when JSON cannot hold it at all.
+ *
+ * @category encoding
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const jsonOf = (value: unknown): unknown => {
+  try {
+    const text = JSON.stringify(value) ?? "null"
+    // In such a text each lone half is an escape, and a backslash of the value is two.
+    return JSON.parse(text.replace(/\\\\|\\ud[89a-f][\da-f]{2}/g, (found) => found === "\\\\" ? found : "\ufffd"))
+  } catch {
+    return undefined
+  }
+}
 
 const parseArguments = (args: unknown): Record<string, unknown> | undefined => {
   try {
@@ -365,3 +514,19 @@ export const refuse = (
  */
 export const isRecord = (value: unknown): value is Record<string, unknown> =>
   typeof value === "object" && value !== null && !Array.isArray(value)
+
+/**
+ * Says what came, where a message was expected and something else is there.
+ *
+ * @category errors
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const describe = (input: unknown): string =>
+  typeof input === "string"
+    ? "text (parse it first)"
+    : Array.isArray(input)
+    ? `a list of ${input.length}`
+    : isRecord(input)
+    ? TurnError.show(input)
+    : String(input)

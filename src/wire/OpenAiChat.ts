@@ -123,12 +123,16 @@ export const matches = (input: unknown): boolean => {
   if (!Dialect.isRecord(input)) return false
   if (Array.isArray(input.choices)) return true
   if (Dialect.isRecord(input.message) && "finish_reason" in input) return true
-  return input.role === "assistant" && input.type !== "message" && !holdsBlocks(input.content)
+  return input.role === "assistant" && input.type !== "message" && !("stop_reason" in input) &&
+    !holdsBlocks(input.content)
 }
 
-/** Messages of other providers have the same role, and their calls among the parts of the content. */
+/** Messages of other providers have the same role, and their calls and thoughts among the parts of the content. */
 const holdsBlocks = (content: unknown): boolean =>
-  Array.isArray(content) && content.some((part) => Dialect.isRecord(part) && /^tool_|_tool_/.test(String(part.type)))
+  Array.isArray(content) && content.some((part) =>
+    Dialect.isRecord(part) &&
+    (/^tool_|_tool_|^redacted_thinking$/.test(String(part.type)) || typeof part.thinking === "string")
+  )
 
 /**
  * Takes the calls out of a response, a choice or an assistant message.
@@ -157,19 +161,12 @@ const holdsBlocks = (content: unknown): boolean =>
  */
 export const decode = (input: unknown): Result.Result<Dialect.Decoded<Message>, TurnError.TurnError> => {
   if (!Dialect.isRecord(input)) {
-    return Dialect.refuse(name, "", "a response, a choice or an assistant message", describe(input))
+    return Dialect.refuse(name, "", "a response, a choice or an assistant message", Dialect.describe(input))
   }
   if ("choices" in input) return decodeResponse(input)
   if ("message" in input) return decodeChoice(input, "")
   return decodeMessage(input, undefined, "")
 }
-
-const describe = (input: unknown): string =>
-  typeof input === "string"
-    ? "text (parse it first)"
-    : Array.isArray(input)
-    ? `a list of ${input.length}`
-    : String(input)
 
 const decodeResponse = (input: unknown) => {
   const response = Dialect.check(name, Response, input)
@@ -302,27 +299,47 @@ export const history = (
   options?: Dialect.HistoryOptions
 ): Result.Result<Array<AssistantMessage | ToolMessage>, TurnError.TurnError> => {
   const entries = message.tool_calls ?? []
-  if (entries.length !== calls.length || entries.some((entry, index) => (entry.id ?? "") !== calls[index]!.id)) {
-    return Dialect.refuse(name, "tool_calls", "the calls that were decoded from this message", "other calls")
-  }
-  const paired = Dialect.pair(name, calls, outcomes, options)
+  const ids = entries.map((entry) => entry.id ?? "")
+  const paired = Dialect.answer(name, { path: "tool_calls", ids }, calls, outcomes, options)
   if (Result.isFailure(paired)) return Result.fail(paired.failure)
-  const answered = paired.success.filter((one) => !one.byProvider)
+  const answered = paired.success
   if (answered.length === 0 && isBlank(message)) {
     return Dialect.refuse(name, "content", "text, a refusal or calls (an empty message is refused)", "an empty message")
   }
-  return Result.succeed([
+  return Dialect.checked<AssistantMessage | ToolMessage>(name, [
     assistantMessage(message, answered.map((one) => sentCall(entries[one.position]!, one))),
     ...answered.map((one): ToolMessage => ({ role: "tool", tool_call_id: one.id, content: one.content }))
-  ])
+  ], (one) => one.role === "tool" ? SentAnswer : SentMessage)
 }
+
+const text = Schema.String.check(Schema.isMinLength(1))
+
+const SentMessage = Schema.Struct({
+  role: Schema.Literal("assistant"),
+  tool_calls: Schema.optionalKey(
+    Schema.NonEmptyArray(Schema.Union([
+      Schema.Struct({
+        id: text,
+        type: Schema.Literal("function"),
+        function: Schema.Struct({ name: text, arguments: text })
+      }),
+      Schema.Struct({
+        id: text,
+        type: Schema.Literal("custom"),
+        custom: Schema.Struct({ name: text, input: Schema.String })
+      })
+    ]))
+  )
+})
+
+const SentAnswer = Schema.Struct({ role: Schema.Literal("tool"), tool_call_id: text, content: text })
 
 const isBlank = (message: Message): boolean =>
   (message.content == null || message.content.length === 0) && (message.refusal == null || message.refusal === "")
 
-/** Nulls in place of objects come in responses and are refused in requests. */
+/** Nulls in place of objects come in responses and are refused in requests; `parsed` is the SDK's. */
 const assistantMessage = (message: Message, calls: Array<FunctionCall | CustomCall>): AssistantMessage => {
-  const copy: Record<string, unknown> = { ...message }
+  const { parsed: _, ...copy } = message as Record<string, unknown>
   for (const field of ["function_call", "audio", "tool_calls"]) {
     if (copy[field] == null) delete copy[field]
   }
@@ -332,21 +349,17 @@ const assistantMessage = (message: Message, calls: Array<FunctionCall | CustomCa
 }
 
 const sentCall = (entry: typeof Entry.Type, one: Dialect.Answered): FunctionCall | CustomCall => {
-  const sentName = one.outcome.status === "error" && one.outcome.code === "unknown_tool"
-    ? nameOf(one.call)
-    : one.call.name
-  return entry.function != null && entry.type !== "custom"
-    ? {
-      ...entry,
-      id: one.id,
-      type: "function",
-      function: { ...entry.function, name: sentName, arguments: JSON.stringify(Dialect.argumentsOf(one.call)) }
-    }
-    : { ...entry, id: one.id, type: "custom", custom: { ...entry.custom!, name: sentName } }
+  if (entry.function == null || entry.type === "custom") {
+    return { ...entry, id: one.id, type: "custom", custom: { ...entry.custom!, name: one.name } }
+  }
+  const { parsed_arguments: _, ...given } = entry.function as Record<string, unknown>
+  return {
+    ...entry,
+    id: one.id,
+    type: "function",
+    function: { ...given, name: one.name, arguments: JSON.stringify(Dialect.argumentsOf(one.call)) }
+  }
 }
-
-/** A name that the model invented may have characters that a name in a request may not have. */
-const nameOf = (call: ToolCall.ToolCall): string => call.name.replace(/[^a-zA-Z0-9_-]/g, "_").slice(0, 64) || "unnamed"
 
 /**
  * Writes the assistant's message that makes these calls, for calls that came from elsewhere.

@@ -6,13 +6,22 @@
  */
 
 /** @since 0.1.0 */
+export * as AnthropicMessages from "./AnthropicMessages.ts"
+
+/** @since 0.1.0 */
 export * as Dialect from "./Dialect.ts"
+
+/** @since 0.1.0 */
+export * as GeminiContents from "./GeminiContents.ts"
 
 /** @since 0.1.0 */
 export * as Neutral from "./Neutral.ts"
 
 /** @since 0.1.0 */
 export * as OpenAiChat from "./OpenAiChat.ts"
+
+/** @since 0.1.0 */
+export * as OpenAiResponses from "./OpenAiResponses.ts"
 
 export {
   /** @since 0.1.0 */

@@ -32,7 +32,7 @@ const budgets = {
   TurnStore: 11_500,
   TurnTelemetry: 4_000,
   "testing/index": 118_500,
-  "wire/index": 7_000
+  "wire/index": 16_000
 }
 
 it("every public module keeps to its budget", async () =>

@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Result } from "effect"
 import type { TurnError } from "effect-turn"
-import { detect, dialects, Neutral, OpenAiChat } from "effect-turn/wire"
+import { Neutral } from "effect-turn/wire"
 import { ok, refused } from "./outcomes.ts"
 
 const message = (result: Result.Result<unknown, TurnError.TurnError>) => Result.getOrThrow(Result.flip(result)).message
@@ -64,44 +64,5 @@ describe("Neutral", () => {
       message(Neutral.history({ calls }, calls, [ok(calls[0]!, 0, 1), refused(calls[0]!, 0, "defect", "")])),
       "at outcomes[1]"
     )
-  })
-})
-
-describe("detect", () => {
-  it("knows each dialect by its shape", () => {
-    const names = (inputs: ReadonlyArray<unknown>) => inputs.map((input) => Result.getOrThrow(detect(input)).name)
-    assert.deepStrictEqual(names([{ choices: [] }, { message: {}, finish_reason: null }, { role: "assistant" }]), [
-      OpenAiChat.dialect.name,
-      OpenAiChat.dialect.name,
-      OpenAiChat.dialect.name
-    ])
-    assert.deepStrictEqual(names([[], [{ name: "f" }], { calls: [] }]), ["neutral", "neutral", "neutral"])
-    assert.strictEqual(new Set(dialects.map((dialect) => dialect.name)).size, dialects.length)
-  })
-
-  it.each<[string, unknown, string]>([
-    ["nothing", undefined, "and got undefined"],
-    ["null", null, "and got null"],
-    ["text", "{}", "and got text (parse it first)"],
-    ["an empty object", {}, "and got an empty object"],
-    ["another object", { id: "x", output: [] }, 'and got an object with the fields "id", "output"'],
-    [
-      "a conversation",
-      [{ role: "user" }, { role: "assistant" }],
-      "and got a list of 2 messages (hand over the assistant's message alone)"
-    ],
-    ["a list of something", [1, 2, 3], "and got a list of 3 things that are no calls"],
-    ["an error response", { error: { message: "quota" } }, `and got the provider's error "quota"`],
-    [
-      "another provider's message",
-      { role: "assistant", type: "message", content: [{ type: "tool_use", id: "t", name: "f", input: {} }] },
-      'and got an object with the fields "role", "type", "content"'
-    ],
-    ["another provider's message, bare", { role: "assistant", content: [{ type: "tool_use" }] }, "and got an object"]
-  ])("says what it expected when it gets %s", (_, input, expected) => {
-    const text = message(detect(input))
-    assert.include(text, "unknown message, at its root: expected a Chat Completions response")
-    assert.include(text, '{"calls": [{"id", "name", "arguments"}]}')
-    assert.include(text, expected)
   })
 })

@@ -58,3 +58,9 @@ export const ways: ReadonlyArray<(call: ToolCall.ToolCall, position: number) => 
     message: "stopped"
   })
 ]
+
+/** The outcome of a call that the provider ran itself. */
+export const byProvider = (call: ToolCall.ToolCall, position: number): Outcome.Outcome => ({
+  ...at(call, position, false),
+  status: "provider_executed"
+})
