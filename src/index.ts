@@ -6,7 +6,7 @@
  * of any other layer do not.
  *
  * - **words**, data and schemas: `ToolCall`, `Outcome`, `ToolPolicy`, `TurnContext`, `TurnError`, `TurnEvent`
- * - **pure**, decides and never runs: `TurnPlan`, `ResultBudget`, and the folder `wire/` (an entry of its own, `effect-turn/wire`)
+ * - **pure**, decides and never runs: `TurnPlan`, `ResultBudget`, `TurnReport`, and the folder `wire/` (an entry of its own, `effect-turn/wire`)
  * - **store**, rows in a database: `TurnStore`
  * - **capabilities**, strangers to one another: `Siblings`, `Handler`, `Backend`, `ToolDurations`, `IdempotencyKey`,
  *   `IdempotencyStore`, `TurnJournal`, `ParkedTurns`, `Approval`, `TurnMiddleware`, `ArtifactStore`
@@ -89,6 +89,9 @@ export * as TurnMiddleware from "./TurnMiddleware.ts"
 
 /** @since 0.1.0 */
 export * as TurnPlan from "./TurnPlan.ts"
+
+/** @since 0.1.0 */
+export * as TurnReport from "./TurnReport.ts"
 
 /** @since 0.1.0 */
 export * as TurnTelemetry from "./TurnTelemetry.ts"

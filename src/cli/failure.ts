@@ -89,7 +89,9 @@ export const fromCliError = (error: CliError.NonShowHelpErrors, command: string)
     case "UnknownSubcommand":
       return misuse(
         "no such command",
-        command.endsWith("keys") ? "list, show, resolve or expire" : "run, plan, scenario, insights, demo or keys",
+        command.endsWith("keys")
+          ? "list, show, resolve or expire"
+          : "run, plan, scenario, insights, report, demo or keys",
         error.subcommand,
         error.suggestions.length === 0 ? "" : `did you mean ${error.suggestions.join(" or ")}? `
       )

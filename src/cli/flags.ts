@@ -88,8 +88,17 @@ export const redact = Flag.Boolean("redact").pipe(
   Flag.withDefault(false)
 )
 
+export const report = Flag.String("report").pipe(
+  Flag.withMetavar("FILE"),
+  Flag.withDescription(
+    "write where the turn's time went, when it has ended: a page (.html), JSON (.json) or text (.txt, .md); a file that is there " +
+      "already is not overwritten"
+  ),
+  Flag.optional
+)
+
 export const force = Flag.Boolean("force").pipe(
-  Flag.withDescription("with --scenario: overwrite the file"),
+  Flag.withDescription("with --scenario or --report: overwrite the file"),
   Flag.withDefault(false)
 )
 
@@ -205,6 +214,18 @@ export const files = Argument.String("FILE").pipe(
 export const recordings = Argument.String("FILE").pipe(
   Argument.withDescription('recorded turns; "-" is standard input'),
   Argument.variadic({ min: 1 })
+)
+
+export const events = Argument.String("EVENTS").pipe(
+  Argument.withDescription('recorded events of turns; "-" is standard input')
+)
+
+export const reportPage = Flag.String("html").pipe(
+  Flag.withMetavar("FILE"),
+  Flag.withDescription(
+    "write a page with the timeline too, which loads nothing; a file that is there already is not overwritten"
+  ),
+  Flag.optional
 )
 
 export const format = Flag.Literals("format", Form.literals).pipe(

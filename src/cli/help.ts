@@ -62,6 +62,8 @@ export const run = text([
   "With --scenario the turn is kept as a scenario file, also when it was stopped: fake tools that take as long and come " +
   "to the same, the stops, and what to expect. What the format cannot say is told on standard error.",
   "",
+  "With --report it is told where the turn's time went, also when it was stopped: a page with the timeline, JSON or text, as the name of the file says.",
+  "",
   ...forms,
   "",
   ...toolsModule(
@@ -139,6 +141,25 @@ export const insights = text([
   ...exitCodes([
     ["0", "all files were read, whatever is in them"],
     ["2", "misuse: bad arguments, a file that cannot be read or understood, or an output that cannot be written"],
+    stopped
+  ])
+])
+
+export const report = text([
+  "Reads recorded events of turns, and tells where their time went: a line for each call, with what it waited for and how long it ran; the waits of " +
+  "all calls by cause; and the critical path, the chain of runs and waits that the length of the turn is made of.",
+  "",
+  "EVENTS is what a program keeps of `onEvent`, a turn's or an agent's: one JSON object a line, or a list of them. Of many turns each has a " +
+  "report. Of a log that begins late or breaks off it tells what is there, and what is missing.",
+  "",
+  "Events name no keys, so who was waited for is inferred from who ended at that moment, and said so. A report has no arguments, " +
+  "results or messages.",
+  "",
+  "With --json one object: {version, turns, notes}; its schema is `TurnReport.Report`.",
+  "",
+  ...exitCodes([
+    ["0", "the events were read, whatever is in them"],
+    ["2", "misuse: bad arguments, a file that cannot be read or has no events, or an output that cannot be written"],
     stopped
   ])
 ])

@@ -1,4 +1,4 @@
-/** The command line program: `effect-turn run | plan | scenario | insights | demo | keys`. */
+/** The command line program: `effect-turn run | plan | scenario | insights | report | demo | keys`. */
 import * as CliConfig from "effect/cli/CliConfig"
 import * as CliOutput from "effect/cli/CliOutput"
 import * as Command from "effect/cli/Command"
@@ -22,6 +22,7 @@ import * as Insights from "./insights.ts"
 import * as KeyResolve from "./keyResolve.ts"
 import * as Keys from "./keys.ts"
 import * as Recording from "./recording.ts"
+import * as Report from "./report.ts"
 import * as RunTurn from "./runTurn.ts"
 import { runFiles } from "./scenarios.ts"
 import { Sizes } from "./terminal.ts"
@@ -44,6 +45,7 @@ const runFlags = {
   scenario: Flags.scenario,
   why: Flags.why,
   redact: Flags.redact,
+  report: Flags.report,
   force: Flags.force
 }
 
@@ -51,14 +53,17 @@ const runCommand = Command.make(
   "run",
   runFlags,
   (flags) =>
-    Effect.flatMap(Recording.target(flags), (record) =>
-      job(flags, "needed", {
-        ...(Option.isSome(flags.siblings)
-          ? { siblings: flags.siblings.value === "fail-fast" ? Siblings.failFast : Siblings.letFinish }
-          : undefined),
-        ...(Option.isSome(flags.deadline) ? { deadline: flags.deadline.value } : undefined),
-        ...(Option.isSome(flags.grace) ? { grace: flags.grace.value } : undefined)
-      }).pipe(Effect.flatMap((job) => RunTurn.run(job, record))))
+    Effect.flatMap(
+      Effect.all([Recording.target(flags), Report.target(flags.report, flags.force)]),
+      ([record, report]) =>
+        job(flags, "needed", {
+          ...(Option.isSome(flags.siblings)
+            ? { siblings: flags.siblings.value === "fail-fast" ? Siblings.failFast : Siblings.letFinish }
+            : undefined),
+          ...(Option.isSome(flags.deadline) ? { deadline: flags.deadline.value } : undefined),
+          ...(Option.isSome(flags.grace) ? { grace: flags.grace.value } : undefined)
+        }).pipe(Effect.flatMap((job) => RunTurn.run(job, record, report)))
+    )
 ).pipe(
   Command.withShortDescription("run the calls of a message"),
   Command.withDescription(Help.run),
@@ -79,6 +84,10 @@ const runCommand = Command.make(
     {
       command: "effect-turn run message.json --tools ./tools.ts --scenario scenarios/two-bookings.json",
       description: "Keep the turn as a test that needs no tools"
+    },
+    {
+      command: "effect-turn run message.json --tools ./tools.ts --report turn.html",
+      description: "See where the time went"
     }
   ])
 )
@@ -143,6 +152,21 @@ const insightsCommand = Command.make("insights", insightsFlags, Insights.insight
     {
       command: "curl -s … | effect-turn insights - --format chat --threshold 5 --size 25",
       description: "A history from elsewhere, with other limits"
+    }
+  ])
+)
+
+const reportFlags = { file: Flags.events, json: Flags.json, html: Flags.reportPage, force: Flags.overwrite }
+
+const reportCommand = Command.make("report", reportFlags, Report.report).pipe(
+  Command.withShortDescription("tell where the time of recorded turns went"),
+  Command.withDescription(Help.report),
+  Command.withExamples([
+    { command: "effect-turn report events.jsonl", description: "A timeline, the waits and the critical path" },
+    { command: "effect-turn report events.jsonl --html turn.html", description: "The same as a page" },
+    {
+      command: "effect-turn report events.jsonl --json | jq '.turns[] | {turn, elapsed, waits}'",
+      description: "What each turn waited for"
     }
   ])
 )
@@ -240,7 +264,15 @@ const keysCommand = Command.make("keys").pipe(
 
 const command = Command.make("effect-turn").pipe(
   Command.withDescription(Help.root),
-  Command.withSubcommands([runCommand, planCommand, scenarioCommand, insightsCommand, demoCommand, keysCommand])
+  Command.withSubcommands([
+    runCommand,
+    planCommand,
+    scenarioCommand,
+    insightsCommand,
+    reportCommand,
+    demoCommand,
+    keysCommand
+  ])
 )
 
 const job = (

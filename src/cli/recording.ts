@@ -22,6 +22,7 @@ export const target = (flags: {
   readonly scenario: Option.Option<string>
   readonly why: Option.Option<string>
   readonly redact: boolean
+  readonly report: Option.Option<string>
   readonly force: boolean
 }): Effect.Effect<Target | undefined, Misuse, FileSystem.FileSystem | Path.Path> =>
   Effect.gen(function*() {
@@ -29,7 +30,8 @@ export const target = (flags: {
     const file = Option.getOrUndefined(flags.scenario)
     const why = Option.getOrUndefined(flags.why)
     if (file === undefined) {
-      const stray = why !== undefined ? "--why" : redact ? "--redact" : force ? "--force" : undefined
+      const forced = force && Option.isNone(flags.report)
+      const stray = why !== undefined ? "--why" : redact ? "--redact" : forced ? "--force" : undefined
       return stray === undefined ? undefined : yield* new Misuse({
         what: `${stray} without --scenario`,
         expected: "--scenario FILE beside it, which it says more of",

@@ -18,6 +18,7 @@ import { describeThrown, explain, fromTurnError, Misuse, NotOk } from "./failure
 import type { Input } from "./input.ts"
 import * as Lines from "./lines.ts"
 import * as Recording from "./recording.ts"
+import * as Report from "./report.ts"
 import { clean } from "./text.ts"
 import type { ToolsModule } from "./toolsModule.ts"
 import * as View from "./view.ts"
@@ -49,7 +50,7 @@ const toStop = "50 millis"
  * Runs the turn and prints its outcomes and the messages to send back. An interruption (Ctrl-C) stops the turn first,
  * waits for what may not be cut short, and prints every outcome all the same.
  */
-export const run = (job: Job, record?: Recording.Target) =>
+export const run = (job: Job, record?: Recording.Target, written?: Report.Target) =>
   withTools(job, (services) =>
     Effect.gen(function*() {
       const events: Array<TurnEvent.TurnEvent> = []
@@ -82,14 +83,17 @@ export const run = (job: Job, record?: Recording.Target) =>
       const report = (outcomes: ReadonlyArray<Outcome.Outcome>) =>
         Effect.andThen(
           print(job, plan, outcomes, shown!, screen),
-          record === undefined ? Effect.void : Recording.write(record, {
-            toolkit: job.tools.toolkit,
-            calls,
-            events,
-            outcomes,
-            options: optionsOf(job),
-            tenant: job.tenant
-          }, services)
+          Effect.andThen(
+            written === undefined ? Effect.void : Report.writeOf(written, events, plan),
+            record === undefined ? Effect.void : Recording.write(record, {
+              toolkit: job.tools.toolkit,
+              calls,
+              events,
+              outcomes,
+              options: optionsOf(job),
+              tenant: job.tenant
+            }, services)
+          )
         )
       const outcomes = yield* Effect.onInterrupt(
         attended,

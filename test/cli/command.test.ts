@@ -33,6 +33,7 @@ describe("help", () => {
             "plan ",
             "scenario ",
             "insights ",
+            "report ",
             "demo ",
             "keys ",
             "Exit codes",
@@ -59,6 +60,7 @@ describe("help", () => {
         plan: ["runs nothing", "toolkit   an effect/ai Toolkit", "EXAMPLES"],
         scenario: ["virtual time", "FILE...", "EXAMPLES", "--explore N", "--replay TEXT"],
         insights: ["FILE...", "--threshold N", "--html FILE", "anthropic  a history", "EXAMPLES"],
+        report: ["EVENTS", "--html FILE", "critical path", "EXAMPLES"],
         demo: ["travel agent"],
         keys: ["in doubt", "sqlite:FILE", "list ", "show ", "resolve ", "expire "],
         "keys list": ["--state STATE", "--limit N", "EXAMPLES"],
@@ -562,7 +564,11 @@ describe("demo", () => {
 describe("misuse exits 2, and says what was expected, what came and what to do", () => {
   const message = fixture("message.json")
   const cases: ReadonlyArray<readonly [string, ReadonlyArray<string>, ReadonlyArray<string | RegExp>, string?]> = [
-    ["an unknown command", ["rum"], ["run, plan, scenario, insights, demo or keys", "rum", "did you mean run?"]],
+    ["an unknown command", ["rum"], [
+      "run, plan, scenario, insights, report, demo or keys",
+      "rum",
+      "did you mean run?"
+    ]],
     ["an unknown flag", ["run", "--jso"], ["has no flag --jso", "did you mean --json?", "effect-turn run --help"]],
     ["no tools", ["run", message], ["needs --tools"]],
     ["no files", ["scenario"], ["needs FILE"]],

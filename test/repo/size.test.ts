@@ -29,6 +29,7 @@ const budgets = {
   TurnJournal: 4_000,
   TurnMiddleware: 1_500,
   TurnPlan: 6_800,
+  TurnReport: 21_500,
   TurnStore: 11_500,
   TurnTelemetry: 4_000,
   "testing/index": 118_500,

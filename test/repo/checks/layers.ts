@@ -23,7 +23,7 @@ const layers: ReadonlyArray<Layer> = [
     effects: false,
     modules: ["ToolCall", "Outcome", "ToolPolicy", "TurnContext", "TurnError", "TurnEvent"]
   },
-  { name: "pure", siblings: false, effects: false, modules: ["TurnPlan", "ResultBudget", "wire/"] },
+  { name: "pure", siblings: false, effects: false, modules: ["TurnPlan", "ResultBudget", "TurnReport", "wire/"] },
   { name: "store", siblings: false, effects: true, modules: ["TurnStore"] },
   {
     name: "capabilities",
