@@ -8,6 +8,7 @@
  */
 import * as Schema from "effect/Schema"
 import { Claims, link, measure, Node, sequentialKey } from "./internal/turnPlan/claims.ts"
+import { flowchart } from "./internal/turnPlan/mermaid.ts"
 import type * as Outcome from "./Outcome.ts"
 import type * as ToolPolicy from "./ToolPolicy.ts"
 
@@ -945,3 +946,39 @@ const spans = (positions: ReadonlyArray<number>): string => {
   )
     .join(", ")
 }
+
+/**
+ * Writes a plan as a Mermaid flowchart, which Markdown pages (GitHub, GitLab, Notion) and mermaid.live draw.
+ *
+ * **Details**
+ *
+ * Reads are round, writes have corners; an arrow leads from a call to one that waits for it and bears the key, a dotted arrow leads to a
+ * duplicate. Calls of one request stand in a box; small circles are hubs. Names, keys and backends are escaped: none of them can change
+ * the drawing.
+ *
+ * **Gotchas**
+ *
+ * Mermaid draws at most 500 arrows and 50,000 characters unless its page says otherwise (`maxEdges`, `maxTextSize`).
+ *
+ * **Example** (A write behind a read)
+ *
+ * ```ts import.meta.vitest
+ * import { TurnPlan } from "effect-turn"
+ *
+ * const plan = TurnPlan.fromJson({
+ *   calls: [
+ *     { position: 0, id: "a", name: "get_stock", verdict: "run", access: "read", keys: ["item/7"], height: 2 },
+ *     { position: 1, id: "b", name: "sell", verdict: "run", access: "write", keys: ["item/7"], height: 1 }
+ *   ],
+ *   edges: [{ from: 0, to: 1, key: "item/7" }]
+ * })
+ * const lines = TurnPlan.toMermaid(plan).split("\n")
+ * const first = lines[0] // => "flowchart LR"
+ * const arrow = lines[3] // => "  c0 -->|\"item/7\"| c1"
+ * ```
+ *
+ * @category conversions
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const toMermaid = (plan: TurnPlan): string => flowchart(plan)

@@ -12,7 +12,7 @@
  *   `IdempotencyStore`, `TurnJournal`, `ParkedTurns`, `Approval`, `TurnMiddleware`, `ArtifactStore`
  * - **lists**, many items in one request: `Coalescer`, `BatchTool`
  * - **turn**, the only module that knows them all: `Turn`
- * - **drivers**, around turns: `Agent`, `TurnTelemetry`, `TurnInsights`
+ * - **drivers**, around turns: `Agent`, `ProviderTurn`, `TurnTelemetry`, `TurnInsights`
  * - **hosts**, entries of their own: `index`, `testing/` (`effect-turn/testing`) and the program `cli/`
  *
  * @since 0.1.0
@@ -50,6 +50,9 @@ export * as Outcome from "./Outcome.ts"
 
 /** @since 0.1.0 */
 export * as ParkedTurns from "./ParkedTurns.ts"
+
+/** @since 0.1.0 */
+export * as ProviderTurn from "./ProviderTurn.ts"
 
 /** @since 0.1.0 */
 export * as ResultBudget from "./ResultBudget.ts"

@@ -10,14 +10,14 @@ export const runDemo = (json: boolean) =>
   Effect.gen(function*() {
     const decoded = yield* Effect.orDie(Effect.fromResult(OpenAiChat.decode(response)))
     const job: RunTurn.Job = {
-      input: { ...decoded, dialect: OpenAiChat.dialect },
+      input: { ...decoded, dialect: OpenAiChat.dialect, notes: [] },
       tools: { toolkit, layer, policy: {} },
       options: {},
       tenant: "default",
       json
     }
     if (!json) yield* Console.log(`The model's message has ${decoded.calls.length} calls. The plan:\n`)
-    if (!json) yield* RunTurn.plan(job)
+    if (!json) yield* RunTurn.plan(job, "text")
     if (!json) yield* Console.log("\nThe turn, and the messages to send back:\n")
     yield* RunTurn.run(job).pipe(Effect.catchTag("NotOk", () => Effect.void))
   })

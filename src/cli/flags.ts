@@ -1,10 +1,11 @@
 /** Flags and arguments that commands share, with what their help says. */
 import * as Argument from "effect/cli/Argument"
 import * as Flag from "effect/cli/Flag"
-import * as Duration from "effect/Duration"
 import * as Option from "effect/Option"
 import { parse } from "../testing/simulation/choices.ts"
 import { Form } from "../TurnInsights.ts"
+import { dialects } from "../wire/Dialects.ts"
+import { or, parseTime } from "./text.ts"
 
 export const message = Argument.String("MESSAGE").pipe(
   Argument.withDescription('file with the model\'s message as JSON; "-" or nothing is standard input'),
@@ -13,7 +14,7 @@ export const message = Argument.String("MESSAGE").pipe(
 
 export const tools = Flag.String("tools").pipe(
   Flag.withMetavar("MODULE"),
-  Flag.withDescription("module that exports the tools (see above): a path or a file URL")
+  Flag.withDescription("module that exports the tools (see TOOLS MODULE): a path or a file URL")
 )
 
 export const json = Flag.Boolean("json").pipe(
@@ -21,9 +22,32 @@ export const json = Flag.Boolean("json").pipe(
   Flag.withDefault(false)
 )
 
-export const siblings = Flag.Literals("siblings", ["let-finish", "fail-fast"]).pipe(
-  Flag.withMetavar("let-finish|fail-fast"),
-  Flag.withDescription("what a failing call does to the others: nothing (the default), or stop them"),
+export const siblings = Flag.Literals("siblings", ["let-finish", "fail-fast", "all-or-nothing"]).pipe(
+  Flag.withMetavar("POLICY"),
+  Flag.withDescription(
+    "what a failing call does to the others: let-finish (the default: nothing), fail-fast (stop them), or all-or-nothing (stop them, and " +
+      "undo what the tools say how to undo)"
+  ),
+  Flag.optional
+)
+
+export const policy = Flag.String("policy").pipe(
+  Flag.withMetavar("FILE|JSON"),
+  Flag.withDescription(
+    "options of the turn as JSON, from a file or as it stands here (see POLICY): they go before those of the tools module, flags go before both"
+  ),
+  Flag.optional
+)
+
+export const dialect = Flag.Literals("dialect", dialects.map(({ id }) => id)).pipe(
+  Flag.withMetavar("NAME"),
+  Flag.withDescription(`whose message it is: ${or(dialects.map(({ id }) => id))}. Default: found out`),
+  Flag.optional
+)
+
+export const planFormat = Flag.Literals("format", ["text", "mermaid", "json"]).pipe(
+  Flag.withMetavar("FORM"),
+  Flag.withDescription("text (the default: a tree), mermaid (a flowchart for Markdown pages), or json"),
   Flag.optional
 )
 
@@ -289,15 +313,34 @@ export const overwrite = Flag.Boolean("force").pipe(
   Flag.withDefault(false)
 )
 
-const units = new Map([["", 1], ["ms", 1], ["s", 1000], ["m", 60_000], ["h", 3_600_000]])
+export const history = Argument.String("HISTORY").pipe(
+  Argument.withDescription('file with a history as JSON; "-" or nothing is standard input'),
+  Argument.withDefault("-")
+)
 
-function parseTime(text: string, least: 0 | 1): Option.Option<number> {
-  const short = /^(\d+(?:\.\d+)?)\s*(ms|s|m|h|)$/.exec(text.trim())
-  const millis = short === null
-    ? Option.getOrUndefined(Option.map(Duration.fromInput(text.trim() as Duration.Input), Duration.toMillis))
-    : Number(short[1]) * units.get(short[2]!)!
-  return millis !== undefined && millis >= least && millis <= 2 ** 31 - 1 ? Option.some(millis) : Option.none()
-}
+export const historyDialect = Flag.Literals("dialect", ["chat", "responses", "anthropic", "gemini"]).pipe(
+  Flag.withMetavar("NAME"),
+  Flag.withDescription("whose history it is: chat, responses, anthropic or gemini. Default: found out"),
+  Flag.optional
+)
+
+export const fix = Flag.Boolean("fix").pipe(
+  Flag.withDescription("print the mended history on standard output, and what was changed on standard error"),
+  Flag.withDefault(false)
+)
+
+export const output = Flag.String("output").pipe(
+  Flag.withMetavar("FILE"),
+  Flag.withDescription(
+    "with --fix: write the mended history to a file; one that is there already is not overwritten, nor the history that came"
+  ),
+  Flag.optional
+)
+
+export const overwriteOutput = Flag.Boolean("force").pipe(
+  Flag.withDescription("with --output: overwrite the file"),
+  Flag.withDefault(false)
+)
 
 function parseExecution(text: string): Option.Option<"parallel" | "sequential" | number> {
   return text === "parallel" || text === "sequential" ? Option.some(text) : parseCount(text)

@@ -1,26 +1,36 @@
-/** What `--help` teaches: one line a paragraph or a row, which are broken where the terminal, or 100 columns, end. */
-import { defaultFormatter } from "effect/cli/CliOutput"
-import type { FlagDoc, HelpDoc } from "effect/cli/HelpDoc"
-import * as Option from "effect/Option"
-import { wrap } from "./text.ts"
+/** What `--help` teaches: one line a paragraph or a row, which are broken where the page ends. A line in capitals begins a section. */
+import { dialects } from "../wire/Dialects.ts"
+import { fields } from "./policy.ts"
 
-/** The formatter indents the first line alone, so the texts bring the other lines' own indent. */
-const text = (lines: ReadonlyArray<string>): string =>
-  lines.map((line, i) => i === 0 || line === "" ? line : `  ${line}`).join("\n")
+/** What tells each dialect. */
+const formOf: Readonly<Record<string, string>> = {
+  chat:
+    'OpenAI Chat Completions: {"choices": [{"message": {…}}]}, a choice, or {"role": "assistant", "tool_calls": […]}',
+  responses: 'OpenAI Responses: {"object": "response", "output": […]}, or its output alone',
+  anthropic: 'Anthropic Messages: {"type": "message", "content": […]}, or {"role": "assistant", "content": […]}',
+  gemini: 'Gemini: {"candidates": [{"content": {…}}]}, a candidate, or {"role": "model", "parts": […]}',
+  neutral:
+    'for all others: {"calls": [{"id": "1", "name": "look", "arguments": {"at": "x"}}]}, or the list of calls alone'
+}
+
+const text = (lines: ReadonlyArray<string>): string => lines.join("\n")
 
 const forms = [
-  "MESSAGE is one message of a model, as JSON, in one of these forms (which one is found out):",
-  '  a Chat Completions response  {"choices": [{"message": {…}, "finish_reason": …}]}, one of its choices, ' +
-  'or the assistant message in it: {"role": "assistant", "tool_calls": […]}',
-  '  the neutral form             {"calls": [{"id": "1", "name": "look", "arguments": {"at": "x"}}]}, ' +
-  "or the list of calls alone"
+  "MESSAGE",
+  "A message of a model. Whose form it has is found out, unless --dialect says it:",
+  ...dialects.map(({ id }) => `  ${id.padEnd(9)}  ${formOf[id] ?? "a message in this form"}`),
+  "",
+  "It may be a whole response, the assistant's message in it, or the events of a stream as they were recorded: server-sent events, " +
+  "JSON lines, or a list of chunks. Of a history (a list of messages, or the body of a request) that ends with the model's message, " +
+  "that message is taken."
 ]
 
 const toolsModule = (layer: string) => [
-  "MODULE is a JavaScript or TypeScript module that exports",
+  "TOOLS MODULE",
+  "A JavaScript or TypeScript module that exports",
   "  toolkit   an effect/ai Toolkit: Toolkit.make(GetWeather, BookHotel)",
   `  layer     ${layer}`,
-  '  policy    optional: options of Turn.run, such as { deadline: "30 seconds" }; flags go before it'
+  '  policy    optional: options of Turn.run, such as { deadline: "30 seconds" }; --policy and flags go before it'
 ]
 
 const misuse =
@@ -28,8 +38,22 @@ const misuse =
   "not load or lacks an export; or an output that cannot be written"
 
 const exitCodes = (codes: ReadonlyArray<readonly [code: string, meaning: string]>) => [
-  "Exit codes",
-  ...codes.map(([code, meaning]) => `  ${code.padEnd(3)}  ${meaning}`)
+  "EXIT STATUS",
+  ...codes.map(([code, meaning]) => `${code.padEnd(3)}  ${meaning}`)
+]
+
+/** What a terminal is drawn on with. */
+const environment = [
+  "ENVIRONMENT",
+  "NO_COLOR  where it is set to anything, nothing has colours",
+  "TERM      where it is dumb, plain lines stand in place of those that are drawn again"
+]
+
+/** What `--policy` takes. */
+const policy = [
+  "POLICY",
+  'A policy is one JSON object with any of these fields, such as {"deadline": "30s", "siblings": "fail-fast"}:',
+  ...Object.entries(fields).map(([name, { takes }]) => `  ${name.padEnd(12)}  ${takes}`)
 ]
 
 const stopped = ["130", "stopped by Ctrl-C, SIGTERM or SIGHUP"] as const
@@ -45,7 +69,15 @@ export const root = text([
     ["1", "a call is not ok, or a scenario fails"],
     ["2", "misuse"],
     stopped
-  ])
+  ]),
+  "",
+  ...environment,
+  "",
+  "SHELL COMPLETION",
+  "bash  effect-turn --completions bash >> ~/.bashrc",
+  "zsh   effect-turn --completions zsh > DIR/_effect-turn, where DIR stands in $fpath before compinit runs",
+  "fish  effect-turn --completions fish > ~/.config/fish/completions/effect-turn.fish",
+  "A new shell completes commands, options, their words and files."
 ])
 
 export const run = text([
@@ -70,12 +102,16 @@ export const run = text([
     "a Layer with its handlers and what they need: toolkit.toLayer({…}) with the backends' layers"
   ),
   "",
+  ...policy,
+  "",
   ...exitCodes([
     ["0", "every call is ok, or was run by the provider"],
     ["1", "a call is not ok"],
     ["2", misuse],
     stopped
-  ])
+  ]),
+  "",
+  ...environment
 ])
 
 export const plan = text([
@@ -87,6 +123,8 @@ export const plan = text([
   ...forms,
   "",
   ...toolsModule("not needed for a plan, and not built"),
+  "",
+  ...policy,
   "",
   ...exitCodes([["0", "the plan was made, whatever its calls are like"], ["2", misuse]])
 ])
@@ -164,6 +202,39 @@ export const report = text([
   ])
 ])
 
+export const check = text([
+  "Tells what a provider would refuse in a history, and with --fix mends it: results that are missing, repeated, in the wrong place or without " +
+  "their call, ids that are empty or repeated, and what else is known to be refused.",
+  "",
+  "HISTORY",
+  "A conversation as JSON: the list of its messages, or the body of a request, or one message a line. Whose form it has is found out, unless " +
+  "--dialect says it:",
+  '  chat       OpenAI Chat Completions: {"messages": […]}, with "tool_calls" and messages of the role "tool"',
+  '  responses  OpenAI Responses: {"input": […]}, with items such as "function_call" and "function_call_output"',
+  '  anthropic  Anthropic Messages: {"messages": […]}, with blocks such as "tool_use" and "tool_result"',
+  '  gemini     Gemini: {"contents": […]}, with parts such as "functionCall" and "functionResponse"',
+  "",
+  "PROBLEMS",
+  "  refused  the provider, or some of the hosts that speak its dialect, refuse the conversation",
+  "  open     a call at the end has no result yet: it may still be run",
+  "  loss     it may be taken, and something in it is lost or misunderstood",
+  "",
+  "A call without a result is answered by --fix that nobody knows whether it took effect. A result without a call is taken out. A second answer " +
+  "that says something else becomes words of the user. What is sound stays as it is, fields that are not known included. A history in lines is " +
+  "written in lines.",
+  "",
+  "With --json one object: {dialect, problems}, or with --fix {dialect, history, changes, open}.",
+  "",
+  ...exitCodes([
+    ["0", "nothing is known to be refused; with --fix: the history is mended"],
+    ["1", "there are problems"],
+    [
+      "2",
+      "misuse: bad arguments, a file that is not there, a history of no known form; or an output that cannot be written"
+    ]
+  ])
+])
+
 export const demo = text([
   "Runs a travel agent's turn, recorded from a model, on an in-memory travel backend: the plan, the calls while they " +
   "run, the outcomes, and the messages to send back.",
@@ -172,7 +243,8 @@ export const demo = text([
 ])
 
 const stores = [
-  "STORE is where the program keeps its idempotency keys:",
+  "STORE",
+  "Where the program keeps its idempotency keys:",
   "  sqlite:FILE         TurnStore.layerSqlite, such as sqlite:./turns.db",
   "  postgres://…        TurnStore.layerSql, such as postgres://app@db.example.com/shop; needs @effect/sql-pg",
   "  redis://…           TurnStore.layerRedis, such as redis://cache.example.com:6379; needs redis",
@@ -245,28 +317,3 @@ export const keysExpire = text([
   "",
   ...exitCodes([["0", "they are forgotten, also where there were none"], ["2", keyMisuse], stopped])
 ])
-
-/** The whole help of a command, for a terminal of that many columns; 0 where there is none. */
-export const format = (doc: HelpDoc, columns: number, colors: boolean): string =>
-  wrap(
-    defaultFormatter({ colors }).formatHelpDoc({
-      ...doc,
-      usage: doc.flags.some((flag) => flag.name === "store")
-        ? doc.usage.replace("[flags]", "--store STORE [flags]")
-        : doc.flags.some((flag) => flag.name === "tools")
-        ? doc.usage.replace("[flags]", "--tools MODULE [flags]")
-        : doc.usage,
-      flags: doc.flags.map(brief),
-      ...(doc.globalFlags === undefined ? undefined : { globalFlags: doc.globalFlags.map(brief) })
-    }),
-    columns === 0 ? 100 : Math.min(columns, 100)
-  )
-
-/** A flag whose type names its choices does not name them twice. */
-const brief = (flag: FlagDoc): FlagDoc => ({
-  ...flag,
-  type: flag.name === "completions" ? "SHELL" : flag.type,
-  description: flag.name === "completions"
-    ? Option.some("Print a completion script: bash, zsh, fish or powershell")
-    : Option.map(flag.description, (words) => words.replace(/ \(choices: [^)]*\)$/, ""))
-})

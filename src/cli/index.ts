@@ -11,16 +11,19 @@ import * as Logger from "effect/Logger"
 import * as Option from "effect/Option"
 import * as Path from "effect/Path"
 import * as Schema from "effect/Schema"
-import * as Siblings from "../Siblings.ts"
 import type * as Turn from "../Turn.ts"
+import * as Check from "./check.ts"
+import * as Completions from "./completions.ts"
 import { runDemo } from "./demo.ts"
-import { exitCode, explain, fromCliError } from "./failure.ts"
+import { exitCode, explain, fromCliError, Misuse } from "./failure.ts"
 import * as Flags from "./flags.ts"
 import * as Help from "./help.ts"
 import * as Input from "./input.ts"
 import * as Insights from "./insights.ts"
 import * as KeyResolve from "./keyResolve.ts"
 import * as Keys from "./keys.ts"
+import * as Manual from "./manual.ts"
+import * as Policy from "./policy.ts"
 import * as Recording from "./recording.ts"
 import * as Report from "./report.ts"
 import * as RunTurn from "./runTurn.ts"
@@ -33,6 +36,8 @@ const planFlags = {
   message: Flags.message,
   tools: Flags.tools,
   json: Flags.json,
+  dialect: Flags.dialect,
+  policy: Flags.policy,
   execution: Flags.execution,
   tenant: Flags.tenant
 }
@@ -57,9 +62,7 @@ const runCommand = Command.make(
       Effect.all([Recording.target(flags), Report.target(flags.report, flags.force)]),
       ([record, report]) =>
         job(flags, "needed", {
-          ...(Option.isSome(flags.siblings)
-            ? { siblings: flags.siblings.value === "fail-fast" ? Siblings.failFast : Siblings.letFinish }
-            : undefined),
+          ...(Option.isSome(flags.siblings) ? { siblings: Policy.siblings[flags.siblings.value] } : undefined),
           ...(Option.isSome(flags.deadline) ? { deadline: flags.deadline.value } : undefined),
           ...(Option.isSome(flags.grace) ? { grace: flags.grace.value } : undefined)
         }).pipe(Effect.flatMap((job) => RunTurn.run(job, record, report)))
@@ -92,18 +95,44 @@ const runCommand = Command.make(
   ])
 )
 
-const planCommand = Command.make("plan", planFlags, (flags) => Effect.flatMap(job(flags, "optional", {}), RunTurn.plan))
-  .pipe(
-    Command.withShortDescription("show what a turn would do"),
-    Command.withDescription(Help.plan),
-    Command.withExamples([
-      { command: "effect-turn plan message.json --tools ./tools.ts", description: "Draw the plan as a tree" },
-      {
-        command: "effect-turn plan message.json --tools ./tools.ts --json | jq .edges",
-        description: "Who waits for whom"
-      }
-    ])
-  )
+const planCommand = Command.make(
+  "plan",
+  { ...planFlags, format: Flags.planFormat },
+  (flags) =>
+    Effect.flatMap(
+      planForm(flags),
+      (form) => Effect.flatMap(job(flags, "optional", {}), (job) => RunTurn.plan(job, form))
+    )
+).pipe(
+  Command.withShortDescription("show what a turn would do"),
+  Command.withDescription(Help.plan),
+  Command.withExamples([
+    { command: "effect-turn plan message.json --tools ./tools.ts", description: "Draw the plan as a tree" },
+    {
+      command: "effect-turn plan message.json --tools ./tools.ts --format mermaid",
+      description: "Draw it as a flowchart, for a Markdown page or mermaid.live"
+    },
+    {
+      command: "effect-turn plan message.json --tools ./tools.ts --json | jq .edges",
+      description: "Who waits for whom"
+    }
+  ])
+)
+
+/** `--json` is the short way to say `--format json`. */
+const planForm = (
+  { format, json }: { readonly format: Option.Option<RunTurn.PlanForm>; readonly json: boolean }
+): Effect.Effect<RunTurn.PlanForm, Misuse> => {
+  const form = Option.getOrElse(format, () => json ? "json" : "text")
+  return json && form !== "json"
+    ? new Misuse({
+      what: "--json with another --format",
+      expected: "one of them",
+      received: `--json --format ${form}`,
+      advice: "leave one of them out"
+    })
+    : Effect.succeed(form)
+}
 
 const scenarioFlags = { files: Flags.files, explore: Flags.explore, replay: Flags.replay }
 
@@ -167,6 +196,31 @@ const reportCommand = Command.make("report", reportFlags, Report.report).pipe(
     {
       command: "effect-turn report events.jsonl --json | jq '.turns[] | {turn, elapsed, waits}'",
       description: "What each turn waited for"
+    }
+  ])
+)
+
+const checkFlags = {
+  history: Flags.history,
+  dialect: Flags.historyDialect,
+  fix: Flags.fix,
+  output: Flags.output,
+  force: Flags.overwriteOutput,
+  json: Flags.json
+}
+
+const checkCommand = Command.make("check", checkFlags, Check.check).pipe(
+  Command.withShortDescription("tell what a provider would refuse in a history"),
+  Command.withDescription(Help.check),
+  Command.withExamples([
+    { command: "effect-turn check history.json", description: "What is wrong, where, and what --fix would do" },
+    {
+      command: "effect-turn check history.json --fix --output mended.json",
+      description: "Close what is open, and go on with the conversation"
+    },
+    {
+      command: "effect-turn check request.json --json | jq -r '.problems[] | .path + \" \" + .code'",
+      description: "The same for a program"
     }
   ])
 )
@@ -263,6 +317,7 @@ const keysCommand = Command.make("keys").pipe(
 )
 
 const command = Command.make("effect-turn").pipe(
+  Command.withShortDescription("run the tool calls of one model turn"),
   Command.withDescription(Help.root),
   Command.withSubcommands([
     runCommand,
@@ -270,6 +325,7 @@ const command = Command.make("effect-turn").pipe(
     scenarioCommand,
     insightsCommand,
     reportCommand,
+    checkCommand,
     demoCommand,
     keysCommand
   ])
@@ -281,19 +337,24 @@ const job = (
     readonly tools: string
     readonly json: boolean
     readonly tenant: Option.Option<string>
+    readonly dialect: Option.Option<string>
+    readonly policy: Option.Option<string>
     readonly execution: Option.Option<"parallel" | "sequential" | number>
   },
   layer: "needed" | "optional",
   said: Turn.Options
 ) =>
   Effect.gen(function*() {
+    // What is quickly read is checked before the module, which may take long to load.
+    const policy = Option.isSome(flags.policy) ? yield* Policy.read(flags.policy.value) : {}
     const tools = yield* ToolsModule.load(flags.tools, { layer })
-    const input = yield* Input.read(flags.message)
+    const input = yield* Input.read(flags.message, Option.getOrUndefined(flags.dialect))
     return {
       input,
       tools,
       options: {
         ...tools.policy,
+        ...policy,
         ...said,
         ...(Option.isSome(flags.execution) ? { execution: flags.execution.value } : undefined)
       },
@@ -312,7 +373,7 @@ const presenter: CliOutput.Presenter = {
     if (event._tag === "Version") return yield* CliOutput.defaultPresenter.present(event)
     const { columns } = (yield* Sizes).stdout()
     const { canColor } = yield* TerminalCapabilities.TerminalCapabilities
-    yield* Console.log(Help.format(event.helpDoc, columns, canColor))
+    yield* Console.log(Manual.format(event.helpDoc, command, columns, canColor))
   })
 }
 
@@ -341,6 +402,6 @@ export const main = (args: ReadonlyArray<string>): Effect.Effect<number, never, 
     Effect.provideService(CliOutput.Presenter, presenter),
     Effect.provideService(Logger.LogToStderr, true),
     Effect.provideService(CliConfig.CliConfig, {
-      builtIns: [GlobalFlag.Help, GlobalFlag.Version, GlobalFlag.Completions]
+      builtIns: [GlobalFlag.Help, GlobalFlag.Version, Completions.flag]
     })
   )

@@ -1,24 +1,35 @@
-/** Reads the model's message: bytes to JSON to calls, each step with an error of its own. */
+/** Reads the model's message: bytes to JSON to calls, each step with an error of its own. A recorded stream is put together first. */
 import * as Effect from "effect/Effect"
 import * as FileSystem from "effect/FileSystem"
 import * as Result from "effect/Result"
 import * as Stdio from "effect/Stdio"
 import * as Stream from "effect/Stream"
+import type * as TurnError from "../TurnError.ts"
 import type * as Dialect from "../wire/Dialect.ts"
-import { type AnyDialect, detect } from "../wire/Dialects.ts"
+import { type AnyDialect, detect, dialects } from "../wire/Dialects.ts"
+import * as EventStream from "./events.ts"
+import { detectStream } from "./events.ts"
 import { describeThrown, fromTurnError, Misuse } from "./failure.ts"
+import { notJson } from "./json.ts"
+import { endOf } from "./lastMessage.ts"
 
 /** A message that was read, in whichever dialect. */
 export interface Input extends Dialect.Decoded<unknown> {
   readonly dialect: AnyDialect
+  /** What is worth knowing of where the message was found. */
+  readonly notes: ReadonlyArray<string>
 }
 
-export const read = (file: string): Effect.Effect<Input, Misuse, FileSystem.FileSystem | Stdio.Stdio> =>
+/** Reads a message from a file or from standard input (`-`), in the dialect with this id, or in whichever it is. */
+export const read = (
+  file: string,
+  dialect: string | undefined
+): Effect.Effect<Input, Misuse, FileSystem.FileSystem | Stdio.Stdio> =>
   file === "-"
-    ? Effect.flatMap(readStdin(noMessage), (text) => decode("standard input", text))
+    ? Effect.flatMap(readStdin(noMessage), (text) => decode("standard input", text, dialect))
     : Effect.flatMap(
       readFile(file, 'give the path of a file, or "-" for standard input'),
-      (text) => decode(file, text)
+      (text) => decode(file, text, dialect)
     )
 
 /** The text of a file. */
@@ -68,35 +79,103 @@ export const readStdin = (nothing: typeof noMessage): Effect.Effect<string, Misu
   })
 
 const forms =
-  "a provider's message as JSON: a Chat Completions response, a choice or an assistant message, or the neutral form"
+  "a provider's message as JSON (a response, an assistant message, a history that ends with one), the events of a stream, or the neutral form"
 
-const decode = (source: string, text: string): Effect.Effect<Input, Misuse> =>
+const advice = 'see "effect-turn run --help" for the forms'
+
+/** What a text is: one JSON value, or the events of a stream. */
+type Found =
+  | { readonly _tag: "Value"; readonly value: unknown }
+  | { readonly _tag: "Events"; readonly events: ReadonlyArray<unknown> }
+
+const decode = (source: string, text: string, id: string | undefined): Effect.Effect<Input, Misuse> =>
   Effect.gen(function*() {
-    const json = yield* parse(source, text)
-    const advice = 'see "effect-turn run --help" for the forms'
-    const dialect = yield* Effect.fromResult(
-      Result.mapError(detect(json), (error) => fromTurnError(source, error, advice))
+    const found = yield* foundIn(source, text)
+    const wanted = dialects.find((dialect) => dialect.id === id)
+    return yield* Effect.fromResult(
+      found._tag === "Events" ? assembled(source, found.events, wanted) : decoded(source, found.value, wanted)
     )
-    const decoded = yield* Effect.fromResult(
-      Result.mapError(dialect.decode(json), (error) => fromTurnError(source, error, advice))
-    )
-    return { ...decoded, dialect }
   })
 
-const parse = (source: string, text: string): Effect.Effect<unknown, Misuse> =>
-  Effect.try({
-    try: (): unknown => JSON.parse(text.replace(/^\ufeff/, "")),
-    catch: (thrown) =>
-      new Misuse({
-        what: `${source} is not JSON`,
-        expected: forms,
-        received: text.trim() === ""
-          ? "nothing"
-          : /^\s*(data|event):/.test(text)
-          ? "the events of a stream"
-          : describeThrown(thrown),
-        advice: /^\s*(data|event):/.test(text)
-          ? "assemble the stream's chunks into one message first"
-          : "check the file"
-      })
+/** Server-sent events, by their first field, comments included. */
+const serverSent = /^\ufeff?\s*(?:data|event|id|retry)?:/
+
+const foundIn = (source: string, text: string): Effect.Effect<Found, Misuse> =>
+  Effect.gen(function*() {
+    const plain = text.replace(/^\ufeff/, "")
+    const whole = parsed(plain)
+    if (whole !== undefined) return { _tag: "Value", value: whole.value }
+    // JSON lines: one value a line, the first of which is whole.
+    const first = plain.trimStart().split("\n", 1)[0]!
+    if (!serverSent.test(text) && parsed(first) === undefined) {
+      return yield* notJson(source, text, { expected: forms, advice: text.trim() === "" ? advice : "correct it there" })
+    }
+    const events = EventStream.parse(text)
+    return Result.isSuccess(events)
+      ? { _tag: "Events", events: events.success }
+      : yield* fromTurnError(source, events.failure, "record the stream again, or correct it there")
   })
+
+const parsed = (text: string): { readonly value: unknown } | undefined => {
+  try {
+    return { value: JSON.parse(text) as unknown }
+  } catch {
+    return undefined
+  }
+}
+
+/** The message that a value is, or that it ends with. */
+const decoded = (source: string, value: unknown, wanted: AnyDialect | undefined): Result.Result<Input, Misuse> => {
+  const end = endOf(value)
+  if (end?._tag === "Other") {
+    return Result.fail(
+      new Misuse({
+        what: `${source} is a history that does not end with a message of the model`,
+        expected: "the model's message last: the calls in it are run",
+        received: `${end.what} as the last of ${end.of}`,
+        advice: "cut the history behind the model's message, or give that message alone"
+      })
+    )
+  }
+  const message = end === undefined ? value : end.message
+  const notes = end === undefined ? [] : [`${source} is a history of ${end.of}: the model's last message is taken`]
+  const dialect = wanted === undefined ? detect(message) : Result.succeed(wanted)
+  if (Result.isFailure(dialect)) {
+    // A list of chunks, or one chunk alone, is a stream that was kept as JSON.
+    const events = Array.isArray(value) ? value : [value]
+    const stream = detectStream(events)
+    return Result.isSuccess(stream)
+      ? assembled(source, events, stream.success)
+      : Result.fail(fromTurnError(source, dialect.failure, advice))
+  }
+  return Result.map(
+    Result.mapError(dialect.success.decode(message), (error) => fromTurnError(source, error, adviceFor(wanted))),
+    (decoded): Input => ({ ...decoded, dialect: dialect.success, notes })
+  )
+}
+
+const adviceFor = (wanted: AnyDialect | undefined): string =>
+  wanted === undefined
+    ? advice
+    : `correct it there, or leave out --dialect ${wanted.id}: whose message it is, is found out`
+
+/** The response that the events of a stream come to. */
+const assembled = (
+  source: string,
+  events: ReadonlyArray<unknown>,
+  wanted: AnyDialect | undefined
+): Result.Result<Input, Misuse> => {
+  const refused = (error: TurnError.TurnError) => fromTurnError(source, error, adviceFor(wanted))
+  const dialect = wanted === undefined ? detectStream(events) : Result.succeed(wanted)
+  if (Result.isFailure(dialect)) return Result.fail(refused(dialect.failure))
+  const assembler = dialect.success.assembler()
+  for (const event of events) {
+    const pushed = assembler.push(event)
+    if (Result.isFailure(pushed)) return Result.fail(refused(pushed.failure))
+  }
+  return Result.map(Result.mapError(assembler.end(), refused), (decoded): Input => ({
+    ...decoded,
+    dialect: dialect.success,
+    notes: [`${source} is a recorded stream: its ${events.length} events are put together`]
+  }))
+}

@@ -35,38 +35,23 @@ export const live = (
   options: { readonly width: number; readonly height: number; readonly tick: number; readonly paint: Paint }
 ): ReadonlyArray<string> => {
   const { paint, width } = options
+  // Names get less than half of a narrow terminal: the rest says what is going on.
   const nameWidth = Math.min(
     32,
+    Math.max(10, Math.floor(width * 0.4)),
     Math.max(...progress.rows.map((row) => displayWidth(label(row.position, row.call.name))), 0)
   )
   const line = (row: Progress.Row): string => {
     const name = pad(cut(label(row.position, row.call.name), nameWidth), nameWidth)
-    const { outcome } = row
-    const ran = Progress.ranFor(row)
-    const [mark, text, colour] = outcome !== undefined
-      ? [
-        statusMark(outcome),
-        `${statusText(outcome)}${ran === undefined ? "" : ` in ${duration(ran)}`}`,
-        statusPaint(outcome, paint)
-      ]
-      : row.state === "running"
-      ? [
-        spinner[options.tick % spinner.length]!,
-        `running ${duration(now - row.since)}${row.overdue ? ", overdue: a write is awaited" : ""}`,
-        paint.strong
-      ]
-      : row.state === "waiting"
-      ? ["·", `waiting ${duration(now - row.since)} ${row.waitsFor}`, paint.faint]
-      : ["·", "", paint.faint]
-    const shown = cut(`${mark} ${clean(text)}`, Math.max(8, width - nameWidth - 2))
-    return `${name}  ${colour(shown)}`
+    const [mark, text, colour] = stateOf(progress, row, now, options.tick, paint)
+    return `${name}  ${colour(cut(`${mark} ${clean(text)}`, Math.max(1, width - nameWidth - 2)))}`
   }
   const waiting = progress.awaits ? awaited(progress) : undefined
   const notice = waiting === undefined ? [] : wrap(waiting, width).split("\n")
   const rows = chosen(progress.rows, Math.max(1, options.height - notice.length))
   const done = progress.rows.filter((row) => row.state === "done").length
   const hidden = progress.rows.length - rows.length
-  const total = `${done} of ${progress.rows.length} answered, ${duration(now)}${
+  const total = `${done} of ${progress.rows.length}${progress.streaming ? " so far" : ""} answered, ${duration(now)}${
     hidden > 0 ? `, ${hidden} more not shown` : ""
   }${progress.stopped === undefined ? "" : `, ${clean(progress.stopped)}`}`
   return [
@@ -76,10 +61,44 @@ export const live = (
   ]
 }
 
+/** How a call stands: its mark, in words, and the colour of both. */
+const stateOf = (
+  progress: Progress.Progress,
+  row: Progress.Row,
+  now: number,
+  tick: number,
+  paint: Paint
+): readonly [mark: string, text: string, colour: (text: string) => string] => {
+  const { outcome } = row
+  const time = duration(now - row.since)
+  if (outcome !== undefined) {
+    const ran = Progress.ranFor(row)
+    const twin = outcome.duplicateOf === undefined ? "" : `, same as #${outcome.duplicateOf.position}`
+    return [
+      statusMark(outcome),
+      `${statusText(outcome)}${ran === undefined ? "" : ` in ${duration(ran)}`}${twin}`,
+      statusPaint(outcome, paint)
+    ]
+  }
+  switch (row.state) {
+    case "running": {
+      const more = row.overdue ? ", overdue: a write is awaited" : row.shares === undefined ? "" : `, ${row.shares}`
+      const note = row.note === undefined ? "" : `: ${row.note}`
+      return [spinner[tick % spinner.length]!, `running ${time}${more}${note}`, paint.strong]
+    }
+    case "waiting":
+      return ["·", `waiting ${time} ${Progress.waitingFor(progress, row)}`, paint.faint]
+    case "held":
+      return ["⏸", "waits for a human's approval", paint.held]
+    default:
+      return ["·", "", paint.faint]
+  }
+}
+
 /** All rows where they fit, else those at work, then those that wait, then the latest that ended. */
 const chosen = (rows: ReadonlyArray<Progress.Row>, height: number): ReadonlyArray<Progress.Row> => {
   if (rows.length <= height) return rows
-  const rank = { running: 0, waiting: 1, listed: 1, done: 2 }
+  const rank = { running: 0, waiting: 1, listed: 1, held: 2, done: 3 }
   return rows.toSorted((a, b) =>
     rank[a.state] - rank[b.state] || (a.state === "done" ? b.since - a.since : a.position - b.position)
   ).slice(0, height).toSorted((a, b) => a.position - b.position)
@@ -107,11 +126,13 @@ export const ofEvent = (progress: Progress.Progress, event: TurnEvent.TurnEvent)
   const row = progress.rows[event.position]
   switch (event._tag) {
     case "CallQueued":
-      return of("wait", `${name} ${row?.waitsFor ?? ""}`)
+      return of("wait", `${name} ${row === undefined ? "" : clean(Progress.waitingFor(progress, row))}`)
     case "CallHeld":
       return of("hold", `${name} waits for a human's approval`)
     case "CallStarted":
-      return of("start", `${name} ${argumentsText(row?.call.arguments)}${waitedText(event, row?.earlier)}`)
+      return of("start", `${name} ${argumentsText(row?.call.arguments)}${waitedText(event, row)}`)
+    case "CallRetried":
+      return of("retry", `${name} in ${duration(event.pause)}, after ${statusText(event.outcome)}`)
     case "CallOverdue":
       return of("overdue", `${name}: a write that has started is awaited`)
     case "CallApplied":
@@ -147,7 +168,8 @@ export const awaited = (progress: Progress.Progress): string | undefined => {
   return `stopping: waiting for ${names} (Ctrl-C again leaves at once${unknown})`
 }
 
-const waitedText = ({ backend, waited }: TurnEvent.CallStarted, earlier = "earlier calls"): string => {
+const waitedText = ({ backend, waited }: TurnEvent.CallStarted, row: Progress.Row | undefined): string => {
+  const earlier = row === undefined ? "earlier calls" : Progress.earlierText(row)
   const parts = [
     ...(waited.keys < 1 ? [] : [`${duration(waited.keys)} for ${earlier}`]),
     ...(waited.permit < 1 ? [] : [`${duration(waited.permit)} for ${backend ?? "the turn's own limit"}`]),
@@ -230,10 +252,15 @@ export const table = (
       detail(outcome)
     ]
   })
+  const { paint } = options
+  const colourOf = (index: number) => statusPaint(outcomes[index]!, paint)
   const widths = head.slice(0, -1).map((title, column) =>
     Math.max(title.length, ...cells.map((cell) => displayWidth(cell[column]!)))
   )
   const used = widths.reduce((sum, width) => sum + width + 2, 0)
+  if (options.width > 0 && used - 2 > options.width) {
+    return stacked(cells, options.width, colourOf, paint)
+  }
   // What the model gets stands on a line of its own where there would be no room to read it.
   const below = options.width > 0 && options.width - used < 30
   const rest = options.width === 0 ? 200 : Math.max(8, options.width - (below ? 4 : used))
@@ -245,14 +272,33 @@ export const table = (
       ? `${cells.slice(0, -1).join("  ").trimEnd()}\n    ${cells.at(-1)}`
       : cells.join("  ").trimEnd()
   }
-  const { paint } = options
   return [
     line(head, (text) => paint.strong(text)),
-    ...cells.map((cell, index) =>
-      line(cell, (text, column) => column === 1 ? statusPaint(outcomes[index]!, paint)(text) : text)
-    )
+    ...cells.map((cell, index) => line(cell, (text, column) => column === 1 ? colourOf(index)(text) : text))
   ].join("\n")
 }
+
+/** The outcomes where a table has no room: a call, what became of it, and what the model gets of it stand below each other. */
+const stacked = (
+  cells: ReadonlyArray<ReadonlyArray<string>>,
+  width: number,
+  colourOf: (index: number) => (text: string) => string,
+  paint: Paint
+): string =>
+  cells.map(([call, status, effect, again, time, detail], index) => {
+    const more = [
+      effect === "none" ? "" : effect === "not run" ? effect : `effect ${effect}`,
+      again === "yes" ? "again" : "",
+      time
+    ]
+    const rest = more.filter((word) => word !== "").map((word) => `, ${word}`).join("")
+    const shown = cut(status!, width - 2)
+    return [
+      paint.strong(cut(call!, width)),
+      `  ${colourOf(index)(shown)}${cut(rest, Math.max(0, width - 2 - displayWidth(shown)))}`,
+      `  ${cut(detail!, Math.max(1, width - 2))}`
+    ].join("\n")
+  }).join("\n")
 
 const detail = (outcome: Outcome.Outcome): string => {
   const twin = outcome.duplicateOf === undefined ? "" : `[same as #${outcome.duplicateOf.position}] `
@@ -266,7 +312,11 @@ export const summary = (progress: Progress.Progress, outcomes: ReadonlyArray<Out
   const counts = new Map<string, number>()
   for (const { status } of outcomes) counts.set(status, (counts.get(status) ?? 0) + 1)
   const parts = Array.from(counts, ([status, count]) => `${count} ${status.replaceAll("_", " ")}`)
+  const { shared } = progress
+  const requests = shared.requests === 0
+    ? ""
+    : `; ${shared.calls} calls shared ${shared.requests === 1 ? "one request" : `${shared.requests} requests`}`
   return `${outcomes.length} ${outcomes.length === 1 ? "call" : "calls"} in ${duration(progress.elapsed)}: ${
     parts.join(", ")
-  }`
+  }${requests}`
 }

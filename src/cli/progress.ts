@@ -6,18 +6,23 @@ import type * as Outcome from "../Outcome.ts"
 import type * as ToolCall from "../ToolCall.ts"
 import type * as TurnEvent from "../TurnEvent.ts"
 import * as TurnPlan from "../TurnPlan.ts"
+import { duration, json } from "./text.ts"
 
 /** One call as it stands. Times are milliseconds since the turn started. */
 export interface Row {
   readonly call: ToolCall.ToolCall
   readonly position: number
-  state: "listed" | "waiting" | "running" | "done"
+  state: "listed" | "held" | "waiting" | "running" | "done"
   /** Since when it is in this state. */
   since: number
-  /** What it waits for. */
-  waitsFor: string
-  /** The earlier calls that it had to wait for. */
-  earlier: string
+  /** What it waits for, other than earlier calls. */
+  waitsFor: string | undefined
+  /** The earlier calls that it had to wait for, with the keys that make it; `undefined` where they are not known. */
+  earlier: ReadonlyArray<{ readonly on: number; readonly key: string }> | undefined
+  /** What it has said of itself while it runs. */
+  note: string | undefined
+  /** The request that it shares with others. */
+  shares: string | undefined
   startedAt: number | undefined
   endedAt: number | undefined
   backend: string | undefined
@@ -26,36 +31,52 @@ export interface Row {
   outcome: Outcome.Outcome | undefined
 }
 
-export interface Progress {
-  readonly rows: ReadonlyArray<Row>
+/** What is known of a turn before it starts. */
+export interface Known {
+  readonly plan?: TurnPlan.TurnPlan | undefined
+  /** How many calls each backend runs at once; `""` is the turn itself. */
+  readonly limits?: ReadonlyMap<string, number> | undefined
+}
+
+export interface Progress extends Known {
+  readonly rows: Array<Row>
   /** The turn's clock when it started, and the time since then at the last event. */
   origin: number | undefined
   elapsed: number
   stopped: string | undefined
   /** A stop waits for what is at work. */
   awaits: boolean
-  readonly plan: TurnPlan.TurnPlan | undefined
+  /** Requests that calls have shared, and how many calls those were. */
+  shared: { requests: number; calls: number }
+  /** Calls that are listed now may be followed by others. */
+  streaming: boolean
 }
 
-export const start = (calls: ReadonlyArray<ToolCall.ToolCall>, plan?: TurnPlan.TurnPlan): Progress => ({
-  rows: calls.map((call, position) => ({
-    call,
-    position,
-    state: "listed",
-    since: 0,
-    waitsFor: "",
-    earlier: "earlier calls",
-    startedAt: undefined,
-    endedAt: undefined,
-    backend: undefined,
-    overdue: false,
-    outcome: undefined
-  })),
+export const start = (calls: ReadonlyArray<ToolCall.ToolCall>, known: Known = {}): Progress => ({
+  ...known,
+  rows: calls.map(rowOf),
   origin: undefined,
   elapsed: 0,
   stopped: undefined,
   awaits: false,
-  plan
+  shared: { requests: 0, calls: 0 },
+  streaming: false
+})
+
+const rowOf = (call: ToolCall.ToolCall, position: number): Row => ({
+  call,
+  position,
+  state: "listed",
+  since: 0,
+  waitsFor: undefined,
+  earlier: undefined,
+  note: undefined,
+  shares: undefined,
+  startedAt: undefined,
+  endedAt: undefined,
+  backend: undefined,
+  overdue: false,
+  outcome: undefined
 })
 
 /** Takes one event in. */
@@ -64,22 +85,39 @@ export const advance = (progress: Progress, event: TurnEvent.TurnEvent): void =>
   const at = event.at - progress.origin
   progress.elapsed = Math.max(progress.elapsed, at)
   if (event._tag === "TurnStopped") progress.stopped = stopText(event)
+  if (event._tag === "RequestSent") share(progress, event)
   if (!("position" in event)) return
-  const row = progress.rows[event.position]
-  if (row === undefined || row.state === "done") return
+  // Calls of a stream are not known before they come.
+  while (progress.rows.length <= event.position) {
+    progress.rows.push(rowOf({ id: event.id, name: event.tool }, progress.rows.length))
+  }
+  const row = progress.rows[event.position]!
+  if (row.state === "done") return
   switch (event._tag) {
     case "CallQueued":
       enter(row, "waiting", at)
       if (event.for === "keys") row.earlier = earlier(progress, row)
       row.waitsFor = event.for === "rate"
         ? `for the rate of ${event.backend}`
-        : `for ${event.for === "keys" ? row.earlier : event.backend ?? "the turn's own limit"}`
+        : event.for === "permit"
+        ? `for ${permitOf(progress, event.backend)}`
+        : undefined
       row.backend = event.backend
+      return
+    case "CallHeld":
+      enter(row, "held", at)
       return
     case "CallStarted":
       enter(row, "running", at)
       row.startedAt ??= at
       row.backend = event.backend
+      return
+    case "CallProgressed":
+      row.note = json(event.result)
+      return
+    case "CallRetried":
+      enter(row, "waiting", at)
+      row.waitsFor = `to be tried again in ${duration(event.pause)}`
       return
     case "CallOverdue":
       row.overdue = true
@@ -96,6 +134,25 @@ export const advance = (progress: Progress, event: TurnEvent.TurnEvent): void =>
   }
 }
 
+/** A backend, or the turn, with how much of it there is at once. */
+const permitOf = ({ limits }: Progress, backend: string | undefined): string => {
+  const limit = limits?.get(backend ?? "")
+  const name = backend ?? "the turn's own limit"
+  return limit === undefined ? name : `${name} (${limit} at once)`
+}
+
+const share = (progress: Progress, { into, positions }: TurnEvent.RequestSent): void => {
+  if (positions.length < 2) return
+  progress.shared = {
+    requests: progress.shared.requests + 1,
+    calls: progress.shared.calls + positions.length
+  }
+  for (const position of positions) {
+    const row = progress.rows[position]
+    if (row !== undefined) row.shares = `one request to ${into} for ${positions.length} calls`
+  }
+}
+
 const enter = (row: Row, state: Row["state"], at: number) => {
   row.state = state
   row.since = at
@@ -104,12 +161,27 @@ const enter = (row: Row, state: Row["state"], at: number) => {
 /** Looking up the way to a call costs as much as the plan is large, so very large plans are not searched. */
 const searchable = 1_000_000
 
-/** The calls that a call still waits for: at most three by their position. */
-const earlier = ({ plan, rows }: Progress, { position }: Row): string => {
-  if (plan === undefined || plan.edges.length * rows.length > searchable) return "earlier calls"
-  const waits = TurnPlan.dependencies(plan, position).filter(({ on }) => rows[on]?.state !== "done")
-  return waits.length === 0 ? "earlier calls" : someOf(waits.map(({ on }) => `#${on}`))
+/** The calls that a call waits for when it begins to. */
+const earlier = ({ plan, rows }: Progress, { position }: Row): Row["earlier"] =>
+  plan === undefined || plan.edges.length * rows.length > searchable
+    ? undefined
+    : TurnPlan.dependencies(plan, position).filter(({ on }) => rows[on]?.state !== "done")
+
+/** What a row waits for, of what has not ended yet: `for #2, #3 by hotels/LIS-1`. */
+export const waitingFor = ({ rows }: Progress, row: Row): string => {
+  if (row.waitsFor !== undefined) return row.waitsFor
+  const open = row.earlier?.filter(({ on }) => rows[on]?.state !== "done") ?? []
+  if (open.length === 0) return `for ${earlierText(row)}`
+  const by = new Map<string, Array<string>>()
+  for (const { key, on } of open) by.set(key, [...by.get(key) ?? [], `#${on}`])
+  return `for ${Array.from(by, ([key, calls]) => `${someOf(calls)}${reasonOf(key)}`).join(", ")}`
 }
+
+const reasonOf = (key: string): string => key === "sequential" ? "" : ` by ${key === "*" ? "unknown reach" : key}`
+
+/** The calls that a call has waited for, at most three by their position. */
+export const earlierText = ({ earlier }: Row): string =>
+  earlier === undefined || earlier.length === 0 ? "earlier calls" : someOf(earlier.map(({ on }) => `#${on}`))
 
 /** The first three, and how many more there are. */
 export const someOf = (names: ReadonlyArray<string>): string =>

@@ -90,7 +90,7 @@ export const write = (
   })
 
 /** The limits of the backends as they are here. Shares of tenants and lengths of lines cannot be asked for. */
-const limitsIn = (toolkit: Scenario.RecordedTurn["toolkit"], services: Context.Context<any>) =>
+export const limitsIn = (toolkit: Scenario.RecordedTurn["toolkit"], services: Context.Context<any>) =>
   Effect.gen(function*() {
     const limits: Record<string, Backend.Options> = {}
     for (const tool of Object.values(toolkit.tools)) {

@@ -32,12 +32,26 @@ export interface Job {
   readonly json: boolean
 }
 
+/** How a plan is printed. */
+export type PlanForm = "text" | "mermaid" | "json"
+
 /** Prints the plan on standard output; nothing runs, and nothing is built. */
-export const plan = (job: Job) =>
+export const plan = (job: Job, form: PlanForm) =>
   Effect.gen(function*() {
     const plan = yield* planOf(job, TurnContext.make({ tenant: job.tenant }))
-    yield* Console.log(job.json ? JSON.stringify(TurnPlan.toJson(plan)) : planText(plan))
+    yield* sayNotes(job)
+    yield* Console.log(
+      form === "json"
+        ? JSON.stringify(TurnPlan.toJson(plan))
+        : form === "mermaid"
+        ? TurnPlan.toMermaid(plan)
+        : planText(plan)
+    )
   })
+
+/** What was not said in as many words of where the message was found. */
+const sayNotes = ({ input, json }: Job) =>
+  json ? Effect.void : Effect.forEach(input.notes, (note) => Console.error(`note: ${clean(note)}`), { discard: true })
 
 /** The plan as text that cannot steer a terminal. */
 const planText = (plan: TurnPlan.TurnPlan): string =>
@@ -57,10 +71,12 @@ export const run = (job: Job, record?: Recording.Target, written?: Report.Target
       const screen = yield* View.screen
       const { calls } = job.input
       const plan = yield* planOf(job, services)
+      const limits = yield* limitsOf(job, services)
+      yield* sayNotes(job)
       let closed: ReadonlyArray<Outcome.Outcome> | undefined
       let shown: View.View | undefined
       const attended = Effect.gen(function*() {
-        const view = shown = yield* View.open(calls, plan, screen, { quiet: job.json })
+        const view = shown = yield* View.open(calls, screen, { plan, limits, quiet: job.json })
         const handle = yield* Turn.start(job.tools.toolkit, calls, {
           ...optionsOf(job),
           onEvent: (event) => {
@@ -119,6 +135,17 @@ const planOf = (job: Job, services: Context.Context<any>): Effect.Effect<TurnPla
     Effect.mapError(misuse)
   ) as Effect.Effect<TurnPlan.TurnPlan, Misuse>
 
+/** How much may run at once: in each backend of the tools, and in the turn. */
+const limitsOf = (job: Job, services: Context.Context<any>) =>
+  Effect.gen(function*() {
+    const limits = new Map<string, number>()
+    for (const [name, { concurrency }] of Object.entries(yield* Recording.limitsIn(job.tools.toolkit, services))) {
+      if (typeof concurrency === "number") limits.set(name, concurrency)
+    }
+    if (typeof job.options.execution === "number") limits.set("", job.options.execution)
+    return limits
+  })
+
 const misuse = (error: TurnError.TurnError): Misuse =>
   fromTurnError("the turn cannot start", error, "correct it in the message, the flags or the tools module's `policy`")
 
@@ -169,7 +196,7 @@ const print = (
       )
     }
     const messages = yield* Effect.fromResult(Result.mapError(
-      dialect.history(message, calls, outcomes),
+      dialect.history(message, calls, outcomes, { toolkit: job.tools.toolkit }),
       (error) =>
         fromTurnError("the messages to send back cannot be written", error, "this is a fault: please report it")
     ))

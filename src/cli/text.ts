@@ -1,5 +1,7 @@
 /** Text for a terminal: names, ids and messages come from models and tools, so none of it may steer the terminal. */
 import { displayWidth } from "effect/cli/CliOutput"
+import * as Duration from "effect/Duration"
+import * as Option from "effect/Option"
 
 /** Replaces control characters, line breaks and marks that turn text round by something that can be seen. */
 export const clean = (text: string): string =>
@@ -28,6 +30,10 @@ export const cut = (text: string, width: number): string => {
 
 const graphemes = new Intl.Segmenter(undefined, { granularity: "grapheme" })
 
+/** `a, b or c`. */
+export const or = (words: ReadonlyArray<string>): string =>
+  words.length < 2 ? words.join("") : `${words.slice(0, -1).join(", ")} or ${words.at(-1)}`
+
 /** Fills text up to a width in columns. */
 export const pad = (text: string, width: number): string => text + " ".repeat(Math.max(0, width - displayWidth(text)))
 
@@ -37,6 +43,17 @@ export const duration = (millis: number): string =>
 
 const minutes = (millis: number): string =>
   `${Math.floor(millis / 60_000)} min ${Math.round((millis % 60_000) / 1000)} s`
+
+const units = new Map([["", 1], ["ms", 1], ["s", 1000], ["m", 60_000], ["h", 3_600_000]])
+
+/** A time that a person writes, in milliseconds: `500ms`, `30s`, `2m`, `1 minute`. */
+export const parseTime = (text: string, least: 0 | 1): Option.Option<number> => {
+  const short = /^(\d+(?:\.\d+)?)\s*(ms|s|m|h|)$/.exec(text.trim())
+  const millis = short === null
+    ? Option.getOrUndefined(Option.map(Duration.fromInput(text.trim() as Duration.Input), Duration.toMillis))
+    : Number(short[1]) * units.get(short[2]!)!
+  return millis !== undefined && millis >= least && millis <= 2 ** 31 - 1 ? Option.some(millis) : Option.none()
+}
 
 /** A value as short JSON. */
 export const json = (value: unknown): string => {

@@ -2,6 +2,7 @@
  * Shows a turn while it runs, on standard error: a line for each call that is rewritten in place on a terminal, a line
  * for each event anywhere else. Standard output is left to the result.
  */
+import { displayWidth } from "effect/cli/CliOutput"
 import * as Clock from "effect/Clock"
 import * as Console from "effect/Console"
 import * as Effect from "effect/Effect"
@@ -10,7 +11,6 @@ import * as Stdio from "effect/Stdio"
 import * as Stream from "effect/Stream"
 import type * as ToolCall from "../ToolCall.ts"
 import type * as TurnEvent from "../TurnEvent.ts"
-import type * as TurnPlan from "../TurnPlan.ts"
 import * as Lines from "./lines.ts"
 import * as Progress from "./progress.ts"
 import { drawn, type Size, Sizes } from "./terminal.ts"
@@ -57,11 +57,10 @@ export interface View {
 /** Opens the view of a turn; it is taken off the terminal when the scope closes. */
 export const open = (
   calls: ReadonlyArray<ToolCall.ToolCall>,
-  plan: TurnPlan.TurnPlan,
   screen: Screen,
-  options: { readonly quiet: boolean }
+  options: Progress.Known & { readonly quiet: boolean }
 ): Effect.Effect<View, never, Scope.Scope | Stdio.Stdio> => {
-  const progress = Progress.start(calls, plan)
+  const progress = Progress.start(calls, { plan: options.plan, limits: options.limits })
   const onAwaited = Effect.suspend(() => {
     progress.awaits = true
     const words = Lines.awaited(progress)
@@ -122,17 +121,25 @@ const rewritten = (
     const clock = yield* Clock.Clock
     const write = (text: string) =>
       Stream.run(Stream.succeed(text), stdio.stderr({ endOnDone: false })).pipe(Effect.ignore)
-    let height = 0
+    let drawnWidths: ReadonlyArray<number> = []
     let tick = 0
-    const up = () => height === 0 ? "" : `\u001b[${height}A`
+    // Where the terminal has become narrower meanwhile, what was drawn takes more rows of it.
+    const up = () => {
+      const { columns } = screen.size()
+      const height = drawnWidths.reduce(
+        (sum, width) => sum + (columns > 0 ? Math.max(1, Math.ceil(width / columns)) : 1),
+        0
+      )
+      return height === 0 ? "" : `\u001b[${height}A`
+    }
     const draw = Effect.suspend(() => {
       const { columns, rows } = screen.size()
       const size = { columns: (columns > 0 ? columns : 80) - 1, rows: rows > 0 ? rows : 24 }
       const lines = linesOf(clock.currentTimeMillisUnsafe(), size, tick)
       if (lines === undefined) return Effect.void
       tick++
-      const text = `${up()}${lines.map((line) => `\r\u001b[2K${line}\n`).join("")}`
-      height = lines.length
+      const text = `${up()}${lines.map((line) => `\r\u001b[2K${line}\n`).join("")}\u001b[J`
+      drawnWidths = lines.map((line) => displayWidth(line.replace(/\u001b\[[\d;]*m/g, "")))
       return write(text)
     })
     // No cursor and no wrapping while lines are rewritten; both come back in every case, and the lines go.
@@ -146,7 +153,7 @@ const rewritten = (
     )
     drawn.putAway = () => {
       const text = `${up()}\r\u001b[J`
-      height = 0
+      drawnWidths = []
       return text
     }
     yield* draw.pipe(Effect.andThen(Effect.sleep("80 millis")), Effect.forever, Effect.forkScoped)

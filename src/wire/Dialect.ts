@@ -21,7 +21,7 @@ import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import * as SchemaIssue from "effect/SchemaIssue"
 import * as Outcome from "../Outcome.ts"
-import type * as ToolCall from "../ToolCall.ts"
+import * as ToolCall from "../ToolCall.ts"
 import * as TurnError from "../TurnError.ts"
 import { partsOf, textOf } from "./parts.ts"
 
@@ -64,9 +64,10 @@ export interface HistoryOptions {
  *
  * - `push` takes the next event, and gives the calls that the provider has said to be complete by it. They come in the order of the
  *   response: a call that is complete before an earlier one waits for that. Where a provider marks no single call as complete, all come
- *   with the end of the response.
+ *   with the end of the response. It fails with the provider's own error, and with an event that fits nowhere; every later `push`
+ *   fails as well.
  * - `end` gives the response with all its calls, of which those that `push` gave are the first. A response that broke off, wherever
- *   that was, has the finish reason `"error"`: none of its calls was promised to be whole.
+ *   that was, or whose `push` failed has the finish reason `"error"`: none of its calls was promised to be whole.
  *
  * @category models
  * @since 0.1.0
@@ -75,19 +76,26 @@ export interface HistoryOptions {
 export interface Assembler<out Message> {
   readonly push: (event: unknown) => Result.Result<ReadonlyArray<ToolCall.ToolCall>, TurnError.TurnError>
   readonly end: () => Result.Result<Decoded<Message>, TurnError.TurnError>
+  /** Whether the provider has said that the response is over, and nothing failed. */
+  readonly isOver: () => boolean
 }
 
 /**
- * The part of an {@link Assembler} that belongs to one provider: `response` is what the provider would have sent had the
- * response not been streamed, so that {@link Dialect} `decode` reads it.
+ * The part of an {@link Assembler} that belongs to one provider. It knows how a response is put together; what is a call in it, and how
+ * it ended, {@link Dialect} `decode` says.
+ *
+ * **Details**
+ *
+ * - `push` gives what is complete by this event and was not given before, as a response that holds this alone; else undefined.
+ * - `response` is what the provider would have sent had the response not been streamed. Of one that broke off it is what can be kept.
  *
  * @category models
  * @since 0.1.0
  * @stability experimental
  */
 export interface Assembly {
-  readonly push: (event: unknown) => Result.Result<ReadonlyArray<ToolCall.ToolCall>, TurnError.TurnError>
-  readonly response: () => Result.Result<unknown, TurnError.TurnError>
+  readonly push: (event: unknown) => Result.Result<unknown, TurnError.TurnError>
+  readonly response: () => unknown
   /** Whether the provider has said that the response is over. */
   readonly isOver: () => boolean
 }
@@ -102,15 +110,30 @@ export interface Assembly {
 export const assembler = <Message>(
   assembly: Assembly,
   decode: Dialect<Message, any>["decode"]
-): Assembler<Message> => ({
-  push: assembly.push,
-  end: () =>
-    Result.flatMap(assembly.response(), (response) =>
+): Assembler<Message> => {
+  let failed: TurnError.TurnError | undefined
+  const push = (event: unknown): Result.Result<ReadonlyArray<ToolCall.ToolCall>, TurnError.TurnError> =>
+    Result.flatMap(assembly.push(event), (complete) =>
+      complete === undefined
+        ? Result.succeed([])
+        // A response that was cut short runs nothing: its calls are for `end` to tell.
+        : Result.map(decode(complete), ({ calls, finishReason }) => ToolCall.isCutShort(finishReason) ? [] : calls))
+  const isOver = () => assembly.isOver() && failed === undefined
+  return {
+    push: (event) => {
+      if (failed !== undefined) return Result.fail(failed)
+      const calls = push(event)
+      if (Result.isFailure(calls)) failed = calls.failure
+      return calls
+    },
+    end: () =>
       Result.map(
-        decode(response),
-        (decoded): Decoded<Message> => assembly.isOver() ? decoded : { ...decoded, finishReason: "error" }
-      ))
-})
+        decode(assembly.response()),
+        (decoded): Decoded<Message> => isOver() ? decoded : { ...decoded, finishReason: "error" }
+      ),
+    isOver
+  }
+}
 
 /**
  * One provider's way to write calls and answers. `Message` is what comes in, `Sent` what goes back.

@@ -12,7 +12,13 @@ export * as AnthropicMessages from "./AnthropicMessages.ts"
 export * as Dialect from "./Dialect.ts"
 
 /** @since 0.1.0 */
+export * as EventStream from "./EventStream.ts"
+
+/** @since 0.1.0 */
 export * as GeminiContents from "./GeminiContents.ts"
+
+/** @since 0.1.0 */
+export * as History from "./History.ts"
 
 /** @since 0.1.0 */
 export * as Neutral from "./Neutral.ts"

@@ -36,8 +36,10 @@ describe("help", () => {
             "report ",
             "demo ",
             "keys ",
-            "Exit codes",
-            "130  stopped by Ctrl-C"
+            "EXIT STATUS",
+            "130  stopped by Ctrl-C",
+            "effect-turn - run the tool calls of one model turn",
+            "effect-turn --completions fish >"
           ]
         ) {
           assert.include(out, text)
@@ -66,21 +68,22 @@ describe("help", () => {
         "keys list": ["--state STATE", "--limit N", "EXAMPLES"],
         "keys show": ["--conversation NAME", "EXAMPLES"],
         "keys resolve": ["--applied", "--not-applied", "--result JSON", "--tools MODULE", "EXAMPLES"],
-        "keys expire": ["--store STORE [flags]", "kept no longer", "EXAMPLES"]
+        "keys expire": ["--store STORE [options]", "kept no longer", "EXAMPLES"]
       }
       for (const [command, expected] of Object.entries(texts)) {
         const { code, out } = yield* run([...command.split(" "), "--help"])
         assert.strictEqual(code, 0)
         for (const text of expected) assert.include(out, text)
-        for (const text of out.split("\n").filter((line) => line.startsWith("Exit"))) {
-          assert.fail(`not indented: ${text}`)
-        }
+        const titles = out.split("\n").filter((line) => /^\S/.test(line))
+        assert.deepStrictEqual(titles.slice(0, 3), ["NAME", "SYNOPSIS", "DESCRIPTION"])
+        assert.deepStrictEqual(titles.filter((title) => !/^[A-Z ]+$/.test(title)), [])
+        assert.match(out, new RegExp(`^    effect-turn ${command} - \\S`, "m"))
       }
     }))
 
-  it.live("fits the terminal, and 100 columns where there is none, and breaks no word", () =>
+  it.live("fits the terminal, and 80 columns where there is none or a wider one, and breaks no word", () =>
     Effect.gen(function*() {
-      for (const columns of [0, 60]) {
+      for (const columns of [0, 200, 60, 50]) {
         for (
           const command of [[], ["run"], ["plan"], ["scenario"], ["insights"], ["demo"], ["keys"], ["keys", "list"], [
             "keys",
@@ -88,7 +91,9 @@ describe("help", () => {
           ], ["keys", "expire"]]
         ) {
           const { out } = yield* run([...command, "--help"], { stdout: { columns, rows: 30 } })
-          const wide = out.split("\n").filter((line) => displayWidth(line) > (columns === 0 ? 100 : columns))
+          const wide = out.split("\n").filter((line) =>
+            displayWidth(line) > (columns === 0 ? 80 : Math.min(80, columns))
+          )
           assert.deepStrictEqual(wide, [])
           assert.notMatch(out, /choices:/)
         }
@@ -106,10 +111,12 @@ describe("help", () => {
         demo: yield* of("demo")
       }
       for (const command of ["run", "plan"] as const) {
-        assert.include(texts[command], `effect-turn ${command} --tools MODULE [flags] [<MESSAGE>]`)
+        assert.include(texts[command], `effect-turn ${command} --tools MODULE [options] [MESSAGE]`)
       }
       const codes = (text: string) =>
-        [" 0 ", " 1 ", " 2 ", " 130 "].filter((code) => text.split("Exit codes")[1]!.split("USAGE")[0]!.includes(code))
+        [" 0 ", " 1 ", " 2 ", " 130 "].filter((code) =>
+          text.split("EXIT STATUS")[1]!.split("ENVIRONMENT")[0]!.includes(code)
+        )
           .map(Number)
       assert.deepStrictEqual(codes(texts.run), [0, 1, 2, 130])
       assert.deepStrictEqual(codes(texts.plan), [0, 2])
@@ -614,7 +621,7 @@ describe("misuse exits 2, and says what was expected, what came and what to do",
     ["a deadline of nothing", ["run", message, "--tools", tools, "--deadline", "0s"], ["a time over 0"]],
     ["an endless deadline", ["run", message, "--tools", tools, "--deadline", "Infinity"], ["under 24 days"]],
     ["a bad policy for siblings", ["run", message, "--tools", tools, "--siblings", "none"], [
-      '"let-finish" | "fail-fast"',
+      '"let-finish" | "fail-fast" | "all-or-nothing"',
       "none"
     ]],
     ["a bad limit", ["run", message, "--tools", tools, "--execution", "0"], ["a whole number from 1"]],
@@ -636,12 +643,22 @@ describe("misuse exits 2, and says what was expected, what came and what to do",
     ["a tenant without a name", ["run", message, "--tools", tools, "--tenant", ""], ["--tenant", "a name"]],
     ["a bad grace", ["run", message, "--tools", tools, "--grace", "long"], ["--grace", "0, or a time under 24 days"]],
     ["a flag that changes no plan", ["plan", message, "--tools", tools, "--deadline", "1s"], ["no flag --deadline"]],
-    ["a message that is no JSON", ["run", fixture("broken.json"), "--tools", tools], [
-      "is not JSON",
-      "Unexpected end of JSON input"
+    ["a message that is cut off", ["run", fixture("broken.json"), "--tools", tools], [
+      /broken\.json is not JSON, at line \d+, column \d+\n/,
+      "got       the end",
+      "get the whole of it"
     ]],
-    ["an empty message", ["run", "--tools", tools], ["standard input is not JSON", "nothing"], " \n"],
-    ["a stream", ["run", "--tools", tools], ["the events of a stream", "assemble"], "data: {}\n\ndata: [DONE]\n"],
+    [
+      "a message that is no JSON",
+      ["run", "--tools", tools],
+      [
+        "standard input is not JSON, at line 2, column 10",
+        "expected  a name in double quotes",
+        "got       name: 'look'}"
+      ],
+      "[\n {\"a\":1, name: 'look'}]"
+    ],
+    ["an empty message", ["run", "--tools", tools], ["standard input is empty", "nothing"], " \n"],
     ["a message of no known form", ["run", fixture("other.json"), "--tools", tools], [
       "a message of no known form",
       'a Chat Completions response (with "choices")',

@@ -134,7 +134,7 @@ describe("a turn that runs", () => {
         { from: 0, to: 1, key: "b" }
       ]
     }
-    const progress = Progress.start(many, plan)
+    const progress = Progress.start(many, { plan })
     const queued = (position: number, time: number): TurnEvent.TurnEvent => ({
       ...at(time),
       position,
@@ -149,8 +149,8 @@ describe("a turn that runs", () => {
       return Lines.ofEvent(progress, event)
     })
     assert.deepStrictEqual(said, [
-      "0 ms      wait      #1 one for #0",
-      "0 ms      wait      #6 all for #1, #2, #3 and 2 more"
+      "0 ms      wait      #1 one for #0 by b",
+      "0 ms      wait      #6 all for #1, #2, #3 and 2 more by a"
     ])
     const started: TurnEvent.TurnEvent = {
       ...at(40),

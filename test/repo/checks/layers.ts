@@ -45,7 +45,12 @@ const layers: ReadonlyArray<Layer> = [
   },
   { name: "lists", siblings: true, effects: true, modules: ["Coalescer", "BatchTool"] },
   { name: "turn", siblings: false, effects: true, modules: ["Turn"] },
-  { name: "drivers", siblings: false, effects: true, modules: ["Agent", "TurnTelemetry", "TurnInsights"] },
+  {
+    name: "drivers",
+    siblings: false,
+    effects: true,
+    modules: ["Agent", "ProviderTurn", "TurnTelemetry", "TurnInsights"]
+  },
   { name: "hosts", siblings: false, effects: true, modules: ["index", "testing/", "cli/"] }
 ]
 
