@@ -258,16 +258,14 @@ export const stream: {
       const broke: Option.Option<E | TurnError.TurnError> = end === "stopped"
         ? Option.none()
         : Option.orElse(end, () => assembler.isOver() ? Result.getFailure(decoded) : Option.some(cutOff(dialect)))
-      if (Result.isFailure(decoded) && given.length === 0 && end !== "stopped" && Option.isNone(end)) {
-        return yield* Effect.fail(decoded.failure)
-      }
+      const isLost = end === "stopped" || Option.exists(end, (error) => !(error instanceof TurnError.TurnError))
+      if (Result.isFailure(decoded) && given.length === 0 && !isLost) return yield* Effect.fail(decoded.failure)
       const response: Dialect.Decoded<any> = Result.getOrElse(decoded, () => ({
         message: dialect.fromCalls(given),
-        calls: [...given],
+        calls: given,
         finishReason: "error" as const
       }))
-      yield* submit(response.calls.slice(given.length))
-      const outcomes = yield* turn.end(response.finishReason)
+      const outcomes = yield* turn.endWith(response.calls.slice(given.length), response.finishReason)
       return yield* answered(toolkit, dialect, response, outcomes, broke, options)
     }))
 )

@@ -741,6 +741,15 @@ const handleOf = (toolkit: AnyToolkit, turn: Begun, { events, lost }: ReturnType
 export interface Online<K> extends Handle<K> {
   readonly submit: (call: ToolCall.ToolCall) => Effect.Effect<void, TurnError.TurnError>
   readonly end: (finishReason?: ToolCall.FinishReason) => Effect.Effect<Outcomes<K>>
+  /**
+   * Ends the list with its last calls: of a response that was cut short none of them starts.
+   *
+   * @internal
+   */
+  readonly endWith: (
+    calls: ReadonlyArray<ToolCall.ToolCall>,
+    finishReason: ToolCall.FinishReason | undefined
+  ) => Effect.Effect<Outcomes<K>, TurnError.TurnError>
 }
 
 /**
@@ -822,6 +831,11 @@ export const open = <K extends AnyToolkit>(
           Effect.suspend(() => {
             turn.online.end(finishReason)
             return turn.begun.closed
+          }),
+        endWith: (calls, finishReason) =>
+          Effect.suspend(() => {
+            const bad = turn.online.endWith(calls, finishReason)
+            return bad === undefined ? turn.begun.closed : Effect.fail(bad)
           })
       })
     )

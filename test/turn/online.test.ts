@@ -517,6 +517,20 @@ describe("R13: arguments that take time to decode", () => {
         assert.deepStrictEqual(ran, [])
       })))
 
+  it.effect("a cut-short end runs nothing of them, also where one is ready long before the next", () =>
+    slowTurn({}, (turn, ran) =>
+      Effect.gen(function*() {
+        yield* turn.submit(slow("a", 10))
+        yield* turn.submit(slow("b", 50))
+        const fiber = yield* fork(turn.end("length"))
+        yield* TestClock.adjust(100)
+        assert.deepStrictEqual(words(yield* ended(fiber)), [
+          "error/incomplete_response",
+          "error/incomplete_response"
+        ])
+        assert.deepStrictEqual(ran, [])
+      })))
+
   it.effect("a cut-short end waits for them, and runs nothing of them", () =>
     slowTurn({}, (turn, ran) =>
       Effect.gen(function*() {
@@ -925,6 +939,15 @@ describe("R10: approvals of an online turn", () => {
         yield* done(turn)
       }).pipe(Effect.scoped, Effect.provide(layer))
     }))
+
+  it.effect("the deadline of a turn counts before its first call", () =>
+    opened({}, { deadline: "1 second" }, (turn, book) =>
+      Effect.gen(function*() {
+        yield* TestClock.adjust(1_000)
+        assert.strictEqual(book.tagsOf("TurnStopped").length, 1)
+        yield* turn.submit(call("read", "late"))
+        assert.deepStrictEqual(words(yield* done(turn)), ["cancelled/by_deadline"])
+      })))
 
   it.effect("nor does a write that waits for the end; its clock runs from there", () =>
     opened({ script: { a: { ms: 70_000 } } }, {}, (turn, book) =>

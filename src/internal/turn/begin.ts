@@ -134,6 +134,8 @@ export const openTurn = (
   state.step(() => {
     state.goOnline(online)
     ready.arm()
+    // There is no call yet that would set its clocks.
+    state.setting.timers.arm()
   })
   return { begun, online }
 }

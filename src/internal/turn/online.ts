@@ -61,36 +61,59 @@ export class Online {
   }
 
   submit(call: ToolCall.ToolCall): TurnError.TurnError | undefined {
-    const { around } = this.state.setting
-    const bad = checkCall(call, `call #${this.calls.length}`)
+    const bad = this.check(call, this.calls.length, undefined)
     if (bad !== undefined) return bad
-    if (this.ended !== undefined) {
-      if (this.state.setting.runtime.closed) return TurnError.make(new TurnError.ShutDown({}))
-      return invalidInput(
-        `call #${this.calls.length} of the turn`,
-        "no call after `end` or `cancel`",
-        call.name
-      )
-    }
-    const missing = call.providerExecuted === true
-      ? undefined
-      : missingService(call, this.toolkit, this.intake, around)
-    if (missing !== undefined) return missing
     this.state.step(() => {
-      this.waiting.push(this.calls.length)
-      this.calls.push(call)
-      this.state.addSlot()
+      this.add(call)
       this.advance()
     })
     return undefined
   }
 
+  private check(
+    call: ToolCall.ToolCall,
+    position: number,
+    reason: ToolCall.FinishReason | undefined
+  ): TurnError.TurnError | undefined {
+    const bad = checkCall(call, `call #${position}`)
+    if (bad !== undefined) return bad
+    if (this.ended !== undefined) {
+      if (this.state.setting.runtime.closed) return TurnError.make(new TurnError.ShutDown({}))
+      return invalidInput(`call #${position} of the turn`, "no call after `end` or `cancel`", call.name)
+    }
+    return call.providerExecuted === true || ToolCall.isCutShort(reason)
+      ? undefined
+      : missingService(call, this.toolkit, this.intake, this.state.setting.around)
+  }
+
+  private add(call: ToolCall.ToolCall): void {
+    this.waiting.push(this.calls.length)
+    this.calls.push(call)
+    this.state.addSlot()
+  }
+
   /** The list is complete. Only the first end counts. */
   end(reason: ToolCall.FinishReason | undefined): void {
-    if (this.ended !== undefined) return
+    this.endWith([], reason)
+  }
+
+  /** These calls are the last ones: none of them starts before it is known how the response ended. */
+  endWith(
+    calls: ReadonlyArray<ToolCall.ToolCall>,
+    reason: ToolCall.FinishReason | undefined
+  ): TurnError.TurnError | undefined {
+    for (const [at, call] of calls.entries()) {
+      const bad = this.check(call, this.calls.length + at, reason)
+      if (bad !== undefined) return bad
+    }
+    if (this.ended !== undefined) return undefined
     this.ended = { reason }
-    this.intake.close()
-    this.state.step(() => this.advance())
+    this.state.step(() => {
+      for (const call of calls) this.add(call)
+      this.intake.close()
+      this.advance()
+    })
+    return undefined
   }
 
   isQueued(position: number): boolean {
@@ -178,7 +201,8 @@ export class Online {
     if (early !== undefined) return run.skip(early)
     const { asking, keys } = one
     if (this.held?.conflicts({ write: one.access === "write", keys }) === true) run.behindHeld = true
-    if (one.access === "write") this.gate(run)
+    // Arguments that take time to decode may be ready after the end.
+    if (one.access === "write" || ToolCall.isCutShort(this.ended?.reason)) this.gate(run)
     if (run.behindHeld && asking === undefined) {
       // It will not be run: it takes no place.
       this.gate(run)

@@ -8,7 +8,7 @@
 import * as Result from "effect/Result"
 import type * as TurnError from "../../TurnError.ts"
 import * as Dialect from "../Dialect.ts"
-import { add, addFields, broke, type Fields, isIndex, noEvent, over, Parts, text, without } from "./parts.ts"
+import { add, addFields, broke, endedWell, type Fields, isIndex, noEvent, over, Parts, text, without } from "./parts.ts"
 
 const name = "Anthropic Messages"
 
@@ -145,10 +145,15 @@ const parsed = (json: string): unknown => {
 }
 
 const kept = (blocks: ReadonlyArray<Block>): ReadonlyArray<Fields> => {
-  const whole = blocks.filter(({ done, fields }) =>
+  const isKept = ({ done, fields }: Block) =>
     done || fields.type === "tool_use" || (fields.type === "text" && text(fields.text).trim() !== "")
-  ).map(finished)
-  const answered = new Set(whole.map((block) => block.tool_use_id))
-  const closed = whole.filter(({ id, type }) => !/_tool_use$/.test(String(type)) || answered.has(id))
-  return closed.slice(0, closed.findLastIndex((block) => !/thinking$/.test(String(block.type))) + 1)
+  const lost = new Set<unknown>(
+    blocks.filter((block) => !isKept(block)).flatMap(({ fields: { id } }) => id === undefined ? [] : [id])
+  )
+  const whole = blocks.filter(isKept).map((block) => block.done ? finished(block) : endedWell(finished(block))).filter((
+    { tool_use_id }
+  ) => !lost.has(tool_use_id))
+  const answered = new Set(whole.map(({ tool_use_id }) => tool_use_id))
+  const closed = whole.filter(({ id, type }) => !String(type).endsWith("_tool_use") || answered.has(id))
+  return closed.slice(0, closed.findLastIndex(({ type }) => !String(type).endsWith("thinking")) + 1)
 }

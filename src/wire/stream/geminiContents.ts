@@ -6,7 +6,7 @@ import * as Result from "effect/Result"
 import type * as TurnError from "../../TurnError.ts"
 import * as Dialect from "../Dialect.ts"
 import { patched } from "./partialArgs.ts"
-import { broke, type Fields, noEvent, over, text, without } from "./parts.ts"
+import { broke, endedWell, type Fields, noEvent, over, text, without } from "./parts.ts"
 
 const name = "Gemini"
 
@@ -111,9 +111,15 @@ export const assembly = (): Dialect.Assembly => {
       }
       return Result.succeed(fresh.length === 0 ? undefined : response(fresh))
     },
-    response: () => hasCandidate || !isOver ? response(parts) : envelope,
+    response: () => isOver ? hasCandidate ? response(parts) : envelope : response(kept(parts)),
     isOver: () => isOver && open === undefined
   }
+}
+
+/** Thoughts behind which nothing came are left out: there is no message in them. */
+const kept = (parts: ReadonlyArray<Fields>): ReadonlyArray<Fields> => {
+  const whole = parts.slice(0, parts.findLastIndex((part) => part.thought !== true) + 1)
+  return whole.map((part, at) => at === whole.length - 1 ? endedWell(part) : part)
 }
 
 interface Open {

@@ -9,7 +9,7 @@
 import * as Result from "effect/Result"
 import type * as TurnError from "../../TurnError.ts"
 import * as Dialect from "../Dialect.ts"
-import { add, addFields, broke, type Fields, isIndex, noEvent, over, text, without } from "./parts.ts"
+import { add, addFields, broke, endedWell, type Fields, isIndex, noEvent, over, text, without } from "./parts.ts"
 
 const name = "OpenAI Chat Completions"
 
@@ -47,7 +47,7 @@ class Entry {
   add(delta: Fields): void {
     const kind = (["function", "custom"] as const).find((kind) => Dialect.isRecord(delta[kind]))
     if (typeof delta.id === "string") this.addId(delta.id)
-    this.fields = addFields(this.fields, without(delta, "id", "index", ...(kind === undefined ? [] : [kind])))
+    this.fields = over(this.fields, without(delta, "id", "index", ...(kind === undefined ? [] : [kind])))
     if (kind === undefined) return
     this.kind ??= kind
     const inner = delta[kind] as Fields
@@ -58,7 +58,7 @@ class Entry {
         ? text(this.args) + piece
         : piece ?? this.args ?? null
     }
-    this.inner = addFields(this.inner, without(inner, "name", given[kind]))
+    this.inner = over(this.inner, without(inner, "name", given[kind]))
   }
 
   private addId(id: string): void {
@@ -219,7 +219,7 @@ export const assembly = (): Dialect.Assembly => {
           message: {
             role: "assistant",
             content: null,
-            ...message,
+            ...(isOver ? message : endedWell(message)),
             ...(tool_calls.length > 0 ? { tool_calls } : undefined)
           }
         }]

@@ -9,7 +9,7 @@
 import * as Result from "effect/Result"
 import type * as TurnError from "../../TurnError.ts"
 import * as Dialect from "../Dialect.ts"
-import { broke, type Fields, isIndex, noEvent, over, Parts, text } from "./parts.ts"
+import { broke, endedWell, type Fields, isIndex, noEvent, over, Parts, text } from "./parts.ts"
 
 const name = "OpenAI Responses"
 
@@ -55,7 +55,7 @@ export const assembly = (): Dialect.Assembly => {
     const fresh = items.map(({ fields }) => fields)
     given.push(...fresh)
     const calls = fresh.filter(isCall)
-    return calls.length === 0 ? undefined : response(calls)
+    return calls.length === 0 ? undefined : calls
   }
 
   const itemAt = (event: Fields): Result.Result<Item, TurnError.TurnError> => {
@@ -149,7 +149,8 @@ export const assembly = (): Dialect.Assembly => {
   }
 }
 
-const isCall = ({ type }: Fields): boolean => /_call$/.test(String(type))
+/** A call that the client answers. */
+const isCall = ({ type }: Fields): boolean => type === "function_call" || type === "custom_tool_call"
 
 /** Whether the item of the whole response is the one that was handed over, as far as a call goes. */
 const sameCall = (item: Fields, other: unknown): boolean =>
@@ -167,12 +168,11 @@ const putPart = (fields: Fields, list: string, index: unknown, put: (part: Field
 const kept = (items: ReadonlyArray<Item>): ReadonlyArray<Fields> => {
   const left = items.flatMap(({ done, fields }) => {
     if (done) return [fields]
-    const { content, name, status, type } = fields
-    const isKept = type === "message"
-      ? Array.isArray(content) &&
-        content.some((part) => Dialect.isRecord(part) && (part.text ?? part.refusal ?? "") !== "")
-      : (type === "function_call" || type === "custom_tool_call") && text(name) !== ""
-    return !isKept ? [] : [status === undefined ? fields : { ...fields, status: "incomplete" }]
+    const status = fields.status === undefined ? undefined : { status: "incomplete" }
+    if (isCall(fields)) return text(fields.name) === "" ? [] : [{ ...fields, ...status }]
+    const content = (Array.isArray(fields.content) ? fields.content : []).filter(Dialect.isRecord).map(endedWell)
+      .filter((part) => (part.text ?? part.refusal ?? "") !== "")
+    return fields.type === "message" && content.length > 0 ? [{ ...fields, ...status, content }] : []
   })
   return left.slice(0, left.findLastIndex(({ type }) => type !== "reasoning") + 1)
 }

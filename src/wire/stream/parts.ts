@@ -42,7 +42,19 @@ export class Parts<Part extends { done: boolean }> {
 }
 
 /** Strings that stand for themselves in a delta, and are no pieces of a text. */
-const whole = new Set(["role", "id", "type", "index", "name", "format", "model", "object", "status", "signature"])
+const whole = new Set([
+  "role",
+  "id",
+  "type",
+  "index",
+  "name",
+  "format",
+  "model",
+  "object",
+  "status",
+  "signature",
+  "thought_signature"
+])
 
 /** Adds a delta to what came before: texts and lists go on, null changes nothing, of anything else the last one counts. */
 export const add = (before: unknown, delta: unknown, key = ""): unknown => {
@@ -55,14 +67,14 @@ export const add = (before: unknown, delta: unknown, key = ""): unknown => {
   return delta
 }
 
-export const addFields = (before: Fields, delta: Fields): Fields => {
-  let fields = before
-  for (const [key, value] of Object.entries(delta)) {
-    const old = Object.hasOwn(before, key) ? before[key] : undefined
-    fields = { ...fields, [key]: add(old, value, key) }
-  }
-  return fields
-}
+export const addFields = (before: Fields, delta: Fields): Fields => ({
+  ...before,
+  ...Object.fromEntries(
+    Object.entries(delta).map((
+      [key, value]
+    ) => [key, add(Object.hasOwn(before, key) ? before[key] : undefined, value, key)])
+  )
+})
 
 /** An item with an index belongs to the one with the same index. */
 const addItem = (items: ReadonlyArray<unknown>, item: unknown): ReadonlyArray<unknown> => {
@@ -85,6 +97,15 @@ export const over = (before: Fields, news: Fields): Fields => ({
 export const without = (fields: Fields, ...names: ReadonlyArray<string>): Fields =>
   Object.fromEntries(Object.entries(fields).filter(([name]) => !names.includes(name)))
 
+/** Texts that were cut off do not end in half a character: no provider takes a body with one. */
+export const endedWell = (fields: Fields): Fields =>
+  Object.fromEntries(
+    Object.entries(fields).map(([name, value]) => [
+      name,
+      typeof value === "string" ? value.replace(/[\ud800-\udbff]$/, "") : value
+    ])
+  )
+
 export const text = (value: unknown): string => typeof value === "string" ? value : ""
 
 export const isIndex = (value: unknown): value is number =>
@@ -93,7 +114,9 @@ export const isIndex = (value: unknown): value is number =>
 /** The provider broke the response off with an error of its own. */
 export const broke = (dialect: string, error: unknown): Result.Result<never, TurnError.TurnError> => {
   const { code, message, status, type } = Dialect.isRecord(error) ? error : { message: error }
-  const kind = [type, code, status].find((one) => typeof one === "string" || typeof one === "number")
+  const kind = [type, code, status].find((one) =>
+    (typeof one === "string" && one !== "error") || typeof one === "number"
+  )
   const what = typeof message === "string" && message !== ""
     ? JSON.stringify(message.slice(0, 500))
     : TurnError.show(error)
