@@ -41,7 +41,7 @@ const atRoot: ReadonlyArray<Completions.FlagDescriptor> = [
 ]
 
 /** What the shells complete. */
-export const descriptorOf = (command: Command.Command.Any): Completions.CommandDescriptor => {
+const descriptorOf = (command: Command.Command.Any): Completions.CommandDescriptor => {
   const descriptor = completed(Completions.fromCommand(command))
   return { ...descriptor, flags: [...descriptor.flags, ...atRoot] }
 }

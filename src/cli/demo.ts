@@ -9,8 +9,8 @@ import { layer, toolkit } from "./travel/tools.ts"
 export const runDemo = (json: boolean) =>
   Effect.gen(function*() {
     const decoded = yield* Effect.orDie(Effect.fromResult(OpenAiChat.decode(response)))
-    const job: RunTurn.Job = {
-      input: { ...decoded, dialect: OpenAiChat.dialect, notes: [] },
+    const job = {
+      input: { _tag: "Whole" as const, ...decoded, dialect: OpenAiChat.dialect, notes: [] },
       tools: { toolkit, layer, policy: {} },
       options: {},
       tenant: "default",

@@ -8,7 +8,7 @@ import { dialects } from "../wire/Dialects.ts"
 import { or, parseTime } from "./text.ts"
 
 export const message = Argument.String("MESSAGE").pipe(
-  Argument.withDescription('file with the model\'s message as JSON; "-" or nothing is standard input'),
+  Argument.withDescription('file with the model\'s message (see MESSAGE); "-" or nothing is standard input'),
   Argument.withDefault("-")
 )
 
@@ -35,6 +35,13 @@ export const policy = Flag.String("policy").pipe(
   Flag.withMetavar("FILE|JSON"),
   Flag.withDescription(
     "options of the turn as JSON, from a file or as it stands here (see POLICY): they go before those of the tools module, flags go before both"
+  ),
+  Flag.optional
+)
+
+export const references = Flag.Boolean("references").pipe(
+  Flag.withDescription(
+    'arguments may be results of other calls of the turn, such as {"$ref": "call_1#/hotels/0/id"}: such a call waits for the result'
   ),
   Flag.optional
 )

@@ -22,6 +22,7 @@ import * as Input from "./input.ts"
 import * as Insights from "./insights.ts"
 import * as KeyResolve from "./keyResolve.ts"
 import * as Keys from "./keys.ts"
+import * as LiveInput from "./liveInput.ts"
 import * as Manual from "./manual.ts"
 import * as Policy from "./policy.ts"
 import * as Recording from "./recording.ts"
@@ -38,6 +39,7 @@ const planFlags = {
   json: Flags.json,
   dialect: Flags.dialect,
   policy: Flags.policy,
+  references: Flags.references,
   execution: Flags.execution,
   tenant: Flags.tenant
 }
@@ -58,15 +60,15 @@ const runCommand = Command.make(
   "run",
   runFlags,
   (flags) =>
-    Effect.flatMap(
+    Effect.scoped(Effect.flatMap(
       Effect.all([Recording.target(flags), Report.target(flags.report, flags.force)]),
       ([record, report]) =>
-        job(flags, "needed", {
+        job(flags, "needed", LiveInput.read, {
           ...(Option.isSome(flags.siblings) ? { siblings: Policy.siblings[flags.siblings.value] } : undefined),
           ...(Option.isSome(flags.deadline) ? { deadline: flags.deadline.value } : undefined),
           ...(Option.isSome(flags.grace) ? { grace: flags.grace.value } : undefined)
         }).pipe(Effect.flatMap((job) => RunTurn.run(job, record, report)))
-    )
+    ))
 ).pipe(
   Command.withShortDescription("run the calls of a message"),
   Command.withDescription(Help.run),
@@ -101,7 +103,7 @@ const planCommand = Command.make(
   (flags) =>
     Effect.flatMap(
       planForm(flags),
-      (form) => Effect.flatMap(job(flags, "optional", {}), (job) => RunTurn.plan(job, form))
+      (form) => Effect.flatMap(job(flags, "optional", Input.read, {}), (job) => RunTurn.plan(job, form))
     )
 ).pipe(
   Command.withShortDescription("show what a turn would do"),
@@ -331,7 +333,7 @@ const command = Command.make("effect-turn").pipe(
   ])
 )
 
-const job = (
+const job = <I, R>(
   flags: {
     readonly message: string
     readonly tools: string
@@ -339,16 +341,18 @@ const job = (
     readonly tenant: Option.Option<string>
     readonly dialect: Option.Option<string>
     readonly policy: Option.Option<string>
+    readonly references: Option.Option<boolean>
     readonly execution: Option.Option<"parallel" | "sequential" | number>
   },
   layer: "needed" | "optional",
+  read: (file: string, dialect: string | undefined) => Effect.Effect<I, Misuse, R>,
   said: Turn.Options
 ) =>
   Effect.gen(function*() {
     // What is quickly read is checked before the module, which may take long to load.
     const policy = Option.isSome(flags.policy) ? yield* Policy.read(flags.policy.value) : {}
     const tools = yield* ToolsModule.load(flags.tools, { layer })
-    const input = yield* Input.read(flags.message, Option.getOrUndefined(flags.dialect))
+    const input = yield* read(flags.message, Option.getOrUndefined(flags.dialect))
     return {
       input,
       tools,
@@ -356,6 +360,7 @@ const job = (
         ...tools.policy,
         ...policy,
         ...said,
+        ...(Option.isSome(flags.references) ? { references: flags.references.value } : undefined),
         ...(Option.isSome(flags.execution) ? { execution: flags.execution.value } : undefined)
       },
       tenant: Option.getOrElse(flags.tenant, () => "default"),

@@ -7,7 +7,7 @@ import * as Stream from "effect/Stream"
 import type * as TurnError from "../TurnError.ts"
 import type * as Dialect from "../wire/Dialect.ts"
 import { type AnyDialect, detect, dialects } from "../wire/Dialects.ts"
-import * as EventStream from "./events.ts"
+import * as EventStream from "../wire/EventStream.ts"
 import { detectStream } from "./events.ts"
 import { describeThrown, fromTurnError, Misuse } from "./failure.ts"
 import { notJson } from "./json.ts"
@@ -15,8 +15,17 @@ import { endOf } from "./lastMessage.ts"
 
 /** A message that was read, in whichever dialect. */
 export interface Input extends Dialect.Decoded<unknown> {
+  readonly _tag: "Whole"
   readonly dialect: AnyDialect
   /** What is worth knowing of where the message was found. */
+  readonly notes: ReadonlyArray<string>
+}
+
+/** A message that still streams. */
+export interface Live {
+  readonly _tag: "Live"
+  readonly dialect: AnyDialect
+  readonly events: Stream.Stream<unknown, Misuse | TurnError.TurnError>
   readonly notes: ReadonlyArray<string>
 }
 
@@ -52,7 +61,7 @@ export const readFile = (file: string, advice: string): Effect.Effect<string, Mi
 const isDirectory = (cause: unknown): boolean =>
   typeof cause === "object" && cause !== null && "code" in cause && cause.code === "EISDIR"
 
-const noMessage = {
+export const noMessage = {
   what: "no message",
   expected: "a message in a file or on standard input",
   received: "neither: standard input is a terminal",
@@ -60,14 +69,20 @@ const noMessage = {
 }
 
 /** The text of standard input; `nothing` is what to say where it is a terminal. */
-export const readStdin = (nothing: typeof noMessage): Effect.Effect<string, Misuse, Stdio.Stdio> =>
+export const readStdin = (nothing: Nothing): Effect.Effect<string, Misuse, Stdio.Stdio> =>
+  Effect.flatMap(stdinText(nothing), Stream.mkString)
+
+/** What is said where there is no input. */
+type Nothing = typeof noMessage
+
+/** The text of standard input as it comes. */
+export const stdinText = (nothing: Nothing): Effect.Effect<Stream.Stream<string, Misuse>, Misuse, Stdio.Stdio> =>
   Effect.gen(function*() {
     const stdio = yield* Stdio.Stdio
     if (yield* stdio.stdinIsTerminal) return yield* new Misuse(nothing)
-    return yield* stdio.stdin.pipe(
+    return stdio.stdin.pipe(
       Stream.decodeText,
-      Stream.mkString,
-      Effect.mapError((error) =>
+      Stream.mapError((error) =>
         new Misuse({
           what: "cannot read standard input",
           expected: "text",
@@ -88,7 +103,8 @@ type Found =
   | { readonly _tag: "Value"; readonly value: unknown }
   | { readonly _tag: "Events"; readonly events: ReadonlyArray<unknown> }
 
-const decode = (source: string, text: string, id: string | undefined): Effect.Effect<Input, Misuse> =>
+/** Takes the message out of a text. */
+export const decode = (source: string, text: string, id: string | undefined): Effect.Effect<Input, Misuse> =>
   Effect.gen(function*() {
     const found = yield* foundIn(source, text)
     const wanted = dialects.find((dialect) => dialect.id === id)
@@ -98,7 +114,7 @@ const decode = (source: string, text: string, id: string | undefined): Effect.Ef
   })
 
 /** Server-sent events, by their first field, comments included. */
-const serverSent = /^\ufeff?\s*(?:data|event|id|retry)?:/
+export const serverSent = /^\ufeff?\s*(?:data|event|id|retry)?:/
 
 const foundIn = (source: string, text: string): Effect.Effect<Found, Misuse> =>
   Effect.gen(function*() {
@@ -139,22 +155,33 @@ const decoded = (source: string, value: unknown, wanted: AnyDialect | undefined)
   }
   const message = end === undefined ? value : end.message
   const notes = end === undefined ? [] : [`${source} is a history of ${end.of}: the model's last message is taken`]
-  const dialect = wanted === undefined ? detect(message) : Result.succeed(wanted)
+  const found = detect(message)
+  const dialect = wanted?.matches(message) === true ? Result.succeed(wanted) : found
   if (Result.isFailure(dialect)) {
     // A list of chunks, or one chunk alone, is a stream that was kept as JSON.
     const events = Array.isArray(value) ? value : [value]
     const stream = detectStream(events)
-    return Result.isSuccess(stream)
+    return Result.isSuccess(stream) && (wanted === undefined || stream.success === wanted)
       ? assembled(source, events, stream.success)
-      : Result.fail(fromTurnError(source, dialect.failure, advice))
+      : Result.fail(fromTurnError(source, dialect.failure, adviceFor(wanted)))
+  }
+  if (wanted !== undefined && dialect.success !== wanted) {
+    return Result.fail(
+      new Misuse({
+        what: `${source} is no message of the dialect ${wanted.id}`,
+        expected: `a message of ${wanted.name}`,
+        received: `a message of ${dialect.success.name}`,
+        advice: adviceFor(wanted)
+      })
+    )
   }
   return Result.map(
     Result.mapError(dialect.success.decode(message), (error) => fromTurnError(source, error, adviceFor(wanted))),
-    (decoded): Input => ({ ...decoded, dialect: dialect.success, notes })
+    (decoded): Input => ({ _tag: "Whole", ...decoded, dialect: dialect.success, notes })
   )
 }
 
-const adviceFor = (wanted: AnyDialect | undefined): string =>
+export const adviceFor = (wanted: AnyDialect | undefined): string =>
   wanted === undefined
     ? advice
     : `correct it there, or leave out --dialect ${wanted.id}: whose message it is, is found out`
@@ -174,6 +201,7 @@ const assembled = (
     if (Result.isFailure(pushed)) return Result.fail(refused(pushed.failure))
   }
   return Result.map(Result.mapError(assembler.end(), refused), (decoded): Input => ({
+    _tag: "Whole",
     ...decoded,
     dialect: dialect.success,
     notes: [`${source} is a recorded stream: its ${events.length} events are put together`]

@@ -51,9 +51,13 @@ export const live = (
   const rows = chosen(progress.rows, Math.max(1, options.height - notice.length))
   const done = progress.rows.filter((row) => row.state === "done").length
   const hidden = progress.rows.length - rows.length
-  const total = `${done} of ${progress.rows.length}${progress.streaming ? " so far" : ""} answered, ${duration(now)}${
-    hidden > 0 ? `, ${hidden} more not shown` : ""
-  }${progress.stopped === undefined ? "" : `, ${clean(progress.stopped)}`}`
+  const told = progress.streaming && progress.rows.length === 0
+    ? "the response has no calls so far"
+    : undefined
+  const total = told ??
+    `${done} of ${progress.rows.length}${progress.streaming ? " so far" : ""} answered, ${duration(now)}${
+      hidden > 0 ? `, ${hidden} more not shown` : ""
+    }${progress.stopped === undefined ? "" : `, ${clean(progress.stopped)}`}`
   return [
     ...rows.map(line),
     paint.faint(cut(total, width)),
@@ -90,8 +94,15 @@ const stateOf = (
       return ["·", `waiting ${time} ${Progress.waitingFor(progress, row)}`, paint.faint]
     case "held":
       return ["⏸", "waits for a human's approval", paint.held]
-    default:
-      return ["·", "", paint.faint]
+    default: {
+      const twin = progress.plan?.calls[row.position]?.duplicateOf
+      const words = progress.streaming
+        ? "waits for the end of the response"
+        : twin === undefined
+        ? ""
+        : `same as #${twin}`
+      return ["·", words, paint.faint]
+    }
   }
 }
 

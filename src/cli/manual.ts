@@ -20,7 +20,7 @@ const last = ["EXAMPLES", "EXIT STATUS", "ENVIRONMENT", "SHELL COMPLETION"]
 /** The whole help of a command, for a terminal of that many columns; 0 where there is none. */
 export const format = (doc: HelpDoc, root: Command.Command.Any, columns: number, colors: boolean): string => {
   const width = columns === 0 ? 80 : Math.min(columns, 80)
-  const indent = " ".repeat(width < 60 ? 2 : 4)
+  const indent = " ".repeat(width <= 60 ? 2 : 4)
   const paint = colors ? colours : plain
   const path = doc.commandPath ?? [root.name]
   const [description = [], ...own] = sectionsIn(doc.description)

@@ -52,8 +52,7 @@ const Grace = Schema.Struct({ reads: Schema.optionalKey(time(0)), writes: Schema
 
 const Amounts = Schema.Struct({
   calls: Schema.optionalKey(count),
-  perTool: Schema.optionalKey(Schema.Union([count, Schema.Record(Schema.String, count)])),
-  repeats: Schema.optionalKey(count)
+  perTool: Schema.optionalKey(Schema.Union([count, Schema.Record(Schema.String, count)]))
 })
 
 /** The fields of a policy, as `--help` lists them. */
@@ -91,7 +90,7 @@ export const fields: Readonly<Record<string, Field>> = {
     })
   ),
   amounts: field(
-    '{ "calls": N, "perTool": N or { "tool": N }, "repeats": N }, each whole and from 1, any of them left out',
+    '{ "calls": N, "perTool": N or { "tool": N } }, each whole and from 1, either of them left out',
     Amounts,
     (amounts) => ({ amounts })
   ),
@@ -101,6 +100,7 @@ export const fields: Readonly<Record<string, Field>> = {
     (resultBudget) => ({ resultBudget })
   ),
   nameRepair: field("true or false", Schema.Boolean, (nameRepair) => ({ nameRepair })),
+  references: field("true or false", Schema.Boolean, (references) => ({ references })),
   limits: field(
     '{ "maxBytes": N, "maxDepth": N, "maxKeys": N }, each whole and from 1, any of them left out',
     Schema.Struct({
@@ -139,7 +139,7 @@ const check = (source: string, value: unknown): Result.Result<Turn.Options, Misu
       })
     )
   }
-  let options: Turn.Options = {}
+  const options: Turn.Options = {}
   for (const [name, given] of Object.entries(value)) {
     const known = Object.hasOwn(fields, name) ? fields[name] : undefined
     if (known === undefined) {
@@ -164,7 +164,7 @@ const check = (source: string, value: unknown): Result.Result<Turn.Options, Misu
         })
       )
     }
-    options = { ...options, ...read.success }
+    Object.assign(options, read.success)
   }
   return Result.succeed(options)
 }

@@ -10,7 +10,7 @@ import { Writable } from "node:stream"
 import { setInterval } from "node:timers"
 import { describeThrown, exitCode, Misuse, words } from "./failure.ts"
 import { main } from "./index.ts"
-import { between } from "./terminal.ts"
+import { between, drawn } from "./terminal.ts"
 
 /** Runs the program with these arguments, and ends the process with its exit code. */
 export const runProcess = (args: ReadonlyArray<string>): void => {
@@ -34,6 +34,8 @@ export const runProcess = (args: ReadonlyArray<string>): void => {
   process.on("SIGINT", () => stopping ? leave() : stop())
   process.on("SIGTERM", stop)
   process.on("SIGHUP", stop)
+  process.on("SIGTSTP", aside)
+  process.on("SIGCONT", back)
   process.on("uncaughtException", (thrown) => {
     stray ??= thrown
     globalThis.console.error(thrown)
@@ -153,9 +155,22 @@ const onExit = (code: number): void => {
   process.exitCode = exitCode.misuse
 }
 
+/** Ctrl-Z: the terminal is the shell's until the program goes on. The signal that cannot be caught is sent, since this one was. */
+const aside = (): void => {
+  if (process.stderr.isTTY) say(`${drawn.putAway?.() ?? ""}${restored}`, "")
+  process.kill(process.pid, "SIGSTOP")
+}
+
+/** What is drawn is drawn again by itself. */
+const back = (): void => {
+  if (drawn.putAway !== undefined && process.stderr.isTTY) say("\u001b[?25l\u001b[?7l", "")
+}
+
 /** The cursor and wrapping may have been switched off. */
+const restored = "\u001b[?7h\u001b[?25h"
+
 const restoreTerminal = (): void => {
-  if (process.stderr.isTTY) say("\u001b[?7h\u001b[?25h", "")
+  if (process.stderr.isTTY) say(restored, "")
 }
 
 /** Writes before the process ends, whoever reads it or not. */

@@ -52,16 +52,23 @@ export interface Progress extends Known {
   streaming: boolean
 }
 
-export const start = (calls: ReadonlyArray<ToolCall.ToolCall>, known: Known = {}): Progress => ({
+/** The rows of a turn; without calls those come by {@link list}. */
+export const start = (calls: ReadonlyArray<ToolCall.ToolCall> | undefined, known: Known = {}): Progress => ({
   ...known,
-  rows: calls.map(rowOf),
+  rows: (calls ?? []).map(rowOf),
   origin: undefined,
   elapsed: 0,
   stopped: undefined,
   awaits: false,
   shared: { requests: 0, calls: 0 },
-  streaming: false
+  streaming: calls === undefined
 })
+
+/** Takes in the next call of a response that streams, or that there are no more. */
+export const list = (progress: Progress, call: ToolCall.ToolCall | undefined): void => {
+  if (call === undefined) progress.streaming = false
+  else progress.rows.push(rowOf(call, progress.rows.length))
+}
 
 const rowOf = (call: ToolCall.ToolCall, position: number): Row => ({
   call,
@@ -87,12 +94,8 @@ export const advance = (progress: Progress, event: TurnEvent.TurnEvent): void =>
   if (event._tag === "TurnStopped") progress.stopped = stopText(event)
   if (event._tag === "RequestSent") share(progress, event)
   if (!("position" in event)) return
-  // Calls of a stream are not known before they come.
-  while (progress.rows.length <= event.position) {
-    progress.rows.push(rowOf({ id: event.id, name: event.tool }, progress.rows.length))
-  }
-  const row = progress.rows[event.position]!
-  if (row.state === "done") return
+  const row = progress.rows[event.position]
+  if (row === undefined || row.state === "done") return
   switch (event._tag) {
     case "CallQueued":
       enter(row, "waiting", at)
@@ -177,7 +180,12 @@ export const waitingFor = ({ rows }: Progress, row: Row): string => {
   return `for ${Array.from(by, ([key, calls]) => `${someOf(calls)}${reasonOf(key)}`).join(", ")}`
 }
 
-const reasonOf = (key: string): string => key === "sequential" ? "" : ` by ${key === "*" ? "unknown reach" : key}`
+const reasonOf = (key: string): string =>
+  key === "sequential"
+    ? ""
+    : key === "reference"
+    ? " and its result"
+    : ` by ${key === "*" ? "unknown reach" : key}`
 
 /** The calls that a call has waited for, at most three by their position. */
 export const earlierText = ({ earlier }: Row): string =>

@@ -7,15 +7,16 @@ import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Result from "effect/Result"
 import type * as Scope from "effect/Scope"
-import type * as Outcome from "../Outcome.ts"
 import { toJson } from "../Outcome.ts"
+import type * as ToolCall from "../ToolCall.ts"
 import * as Turn from "../Turn.ts"
 import * as TurnContext from "../TurnContext.ts"
 import type * as TurnError from "../TurnError.ts"
 import type * as TurnEvent from "../TurnEvent.ts"
 import * as TurnPlan from "../TurnPlan.ts"
+import * as Begun from "./begun.ts"
 import { describeThrown, explain, fromTurnError, Misuse, NotOk } from "./failure.ts"
-import type { Input } from "./input.ts"
+import type { Input, Live } from "./input.ts"
 import * as Lines from "./lines.ts"
 import * as Recording from "./recording.ts"
 import * as Report from "./report.ts"
@@ -25,7 +26,7 @@ import * as View from "./view.ts"
 
 /** One turn to plan or to run. */
 export interface Job {
-  readonly input: Input
+  readonly input: Input | Live
   readonly tools: ToolsModule
   readonly options: Turn.Options
   readonly tenant: string
@@ -36,9 +37,10 @@ export interface Job {
 export type PlanForm = "text" | "mermaid" | "json"
 
 /** Prints the plan on standard output; nothing runs, and nothing is built. */
-export const plan = (job: Job, form: PlanForm) =>
+export const plan = (job: Job & { readonly input: Input }, form: PlanForm) =>
   Effect.gen(function*() {
-    const plan = yield* planOf(job, TurnContext.make({ tenant: job.tenant }))
+    const { calls, finishReason } = job.input
+    const plan = yield* planOf(job, calls, finishReason, TurnContext.make({ tenant: job.tenant }))
     yield* sayNotes(job)
     yield* Console.log(
       form === "json"
@@ -67,70 +69,71 @@ const toStop = "50 millis"
 export const run = (job: Job, record?: Recording.Target, written?: Report.Target) =>
   withTools(job, (services) =>
     Effect.gen(function*() {
+      const { input, json, tools } = job
       const events: Array<TurnEvent.TurnEvent> = []
       const screen = yield* View.screen
-      const { calls } = job.input
-      const plan = yield* planOf(job, services)
+      const streams = input._tag === "Live"
+      const plan = streams ? undefined : yield* planOf(job, input.calls, input.finishReason, services)
       const limits = yield* limitsOf(job, services)
       yield* sayNotes(job)
-      let closed: ReadonlyArray<Outcome.Outcome> | undefined
-      let shown: View.View | undefined
+      let ended: Begun.Ended | undefined
+      let view: View.View | undefined
       const attended = Effect.gen(function*() {
-        const view = shown = yield* View.open(calls, screen, { plan, limits, quiet: job.json })
-        const handle = yield* Turn.start(job.tools.toolkit, calls, {
-          ...optionsOf(job),
+        const shown = view = yield* View.open(streams ? undefined : input.calls, screen, { plan, limits, quiet: json })
+        const options: Turn.Options = {
+          ...job.options,
           onEvent: (event) => {
-            view.onEvent(event)
+            shown.onEvent(event)
             events.push(event)
             job.options.onEvent?.(event)
-          },
-          onClosed: (turn) => {
-            closed = turn.outcomes
-            return job.options.onClosed?.(turn) ?? Effect.void
           }
-        }).pipe(Effect.provideContext(services), Effect.mapError(misuse))
+        }
+        const begun: Begun.Begun<TurnError.TurnError | Misuse> = yield* (streams
+          ? Begun.live(input, tools, options, shown.onCall)
+          : Begun.whole(input, tools, { ...options, finishReason: input.finishReason ?? options.finishReason })).pipe(
+            Effect.provideContext(services)
+          )
         const stop = Effect.gen(function*() {
-          const waiting = yield* Effect.forkChild(Effect.andThen(Effect.sleep(toStop), view.onAwaited))
-          yield* handle.cancel("interrupted")
+          const waiting = yield* Effect.forkChild(Effect.andThen(Effect.sleep(toStop), shown.onAwaited))
+          ended = yield* begun.stop
           yield* Fiber.interrupt(waiting)
         })
-        return yield* Effect.onInterrupt(handle.await, () => stop)
-      }).pipe(Effect.scoped)
-      const report = (outcomes: ReadonlyArray<Outcome.Outcome>) =>
-        Effect.andThen(
-          print(job, plan, outcomes, shown!, screen),
-          Effect.andThen(
-            written === undefined ? Effect.void : Report.writeOf(written, events, plan),
-            record === undefined ? Effect.void : Recording.write(record, {
-              toolkit: job.tools.toolkit,
-              calls,
-              events,
-              outcomes,
-              options: optionsOf(job),
-              tenant: job.tenant
-            }, services)
-          )
-        )
-      const outcomes = yield* Effect.onInterrupt(
-        attended,
-        () =>
-          closed === undefined ? Effect.void : report(closed).pipe(
-            Effect.catchTag("Misuse", explain)
-          )
+        ended = yield* Effect.onInterrupt(begun.await, () => Effect.ignore(stop))
+      }).pipe(
+        Effect.scoped,
+        Effect.mapError((error) => error._tag === "Misuse" ? error : misuse(error))
       )
-      yield* report(outcomes)
+      const report = Effect.gen(function*() {
+        if (ended === undefined) return
+        const { calls, finishReason, outcomes } = ended
+        const known = plan ?? (yield* planOf(job, calls, finishReason, services))
+        yield* print(job, ended, known, view!, screen)
+        if (written !== undefined) yield* Report.writeOf(written, events, known)
+        if (record === undefined) return
+        const options = optionsOf(job, finishReason)
+        const turn = { toolkit: tools.toolkit, calls, events, outcomes, options, tenant: job.tenant }
+        yield* Recording.write(record, turn, services)
+      })
+      yield* Effect.onInterrupt(attended, () => Effect.catchTag(report, "Misuse", explain))
+      yield* report
+      const { broke, outcomes } = ended!
       const allOk = outcomes.every(({ status }) => status === "ok" || status === "provider_executed")
-      if (!allOk) return yield* new NotOk()
+      if (!allOk || broke !== undefined) return yield* new NotOk()
     }))
 
 /** The message's own words on how it ended go before those of the module. */
-const optionsOf = ({ input, options }: Job): Turn.Options => ({
+const optionsOf = ({ options }: Job, finishReason: ToolCall.FinishReason | undefined): Turn.Options => ({
   ...options,
-  finishReason: input.finishReason ?? options.finishReason
+  finishReason: finishReason ?? options.finishReason
 })
 
-const planOf = (job: Job, services: Context.Context<any>): Effect.Effect<TurnPlan.TurnPlan, Misuse> =>
-  Turn.plan(job.tools.toolkit, job.input.calls, optionsOf(job)).pipe(
+const planOf = (
+  job: Job,
+  calls: ReadonlyArray<ToolCall.ToolCall>,
+  finishReason: ToolCall.FinishReason | undefined,
+  services: Context.Context<any>
+): Effect.Effect<TurnPlan.TurnPlan, Misuse> =>
+  Turn.plan(job.tools.toolkit, calls, optionsOf(job, finishReason)).pipe(
     Effect.provideContext(services),
     Effect.mapError(misuse)
   ) as Effect.Effect<TurnPlan.TurnPlan, Misuse>
@@ -179,13 +182,12 @@ const withTools = <A, E, R>(
 
 const print = (
   job: Job,
+  { broke, calls, messages, outcomes }: Begun.Ended,
   plan: TurnPlan.TurnPlan,
-  outcomes: ReadonlyArray<Outcome.Outcome>,
   view: View.View,
   screen: View.Screen
 ) =>
   Effect.gen(function*() {
-    const { calls, dialect, message } = job.input
     if (!job.json || screen.animated) {
       yield* Console.error(
         calls.length === 0
@@ -195,19 +197,20 @@ const print = (
           }${screen.animated ? "\n" : ""}`
       )
     }
-    const messages = yield* Effect.fromResult(Result.mapError(
-      dialect.history(message, calls, outcomes, { toolkit: job.tools.toolkit }),
+    if (broke !== undefined) yield* Console.error(`the response broke off: ${clean(broke)}`)
+    const sent = yield* Effect.fromResult(Result.mapError(
+      messages,
       (error) =>
         fromTurnError("the messages to send back cannot be written", error, "this is a fault: please report it")
     ))
     yield* Console.log(
       job.json
         ? JSON.stringify({
-          dialect: dialect.name,
+          dialect: job.input.dialect.name,
           plan: TurnPlan.toJson(plan),
           outcomes: outcomes.map(toJson),
-          messages
+          messages: sent
         })
-        : `[\n${messages.map((message) => `  ${JSON.stringify(message)}`).join(",\n")}\n]`
+        : `[\n${sent.map((message) => `  ${JSON.stringify(message)}`).join(",\n")}\n]`
     )
   })

@@ -50,25 +50,30 @@ export const stdoutPaint: Effect.Effect<Paint> = Effect.gen(function*() {
 export interface View {
   readonly progress: Progress.Progress
   readonly onEvent: (event: TurnEvent.TurnEvent) => void
+  /** A call of a response that streams, `undefined` where there are no more. */
+  readonly onCall: (call: ToolCall.ToolCall | undefined) => void
   /** Says what a stop waits for, if for anything. */
   readonly onAwaited: Effect.Effect<void>
 }
 
-/** Opens the view of a turn; it is taken off the terminal when the scope closes. */
+/** Opens the view of a turn; it is taken off the terminal when the scope closes. Without calls, they come while it runs. */
 export const open = (
-  calls: ReadonlyArray<ToolCall.ToolCall>,
+  calls: ReadonlyArray<ToolCall.ToolCall> | undefined,
   screen: Screen,
   options: Progress.Known & { readonly quiet: boolean }
 ): Effect.Effect<View, never, Scope.Scope | Stdio.Stdio> => {
   const progress = Progress.start(calls, { plan: options.plan, limits: options.limits })
+  const onCall = (call: ToolCall.ToolCall | undefined) => Progress.list(progress, call)
   const onAwaited = Effect.suspend(() => {
     progress.awaits = true
     const words = Lines.awaited(progress)
     return words === undefined || screen.animated ? Effect.void : Console.error(words)
   })
-  if (screen.animated) return Effect.map(animate(progress, screen), (onEvent) => ({ progress, onEvent, onAwaited }))
+  if (screen.animated) {
+    return Effect.map(animate(progress, screen), (onEvent) => ({ progress, onEvent, onCall, onAwaited }))
+  }
   if (options.quiet) {
-    return Effect.succeed({ progress, onEvent: (event) => Progress.advance(progress, event), onAwaited })
+    return Effect.succeed({ progress, onEvent: (event) => Progress.advance(progress, event), onCall, onAwaited })
   }
   return Effect.map(Console.Console, (console) => ({
     progress,
@@ -77,6 +82,7 @@ export const open = (
       const line = Lines.ofEvent(progress, event)
       if (line !== undefined) console.error(line)
     },
+    onCall,
     onAwaited
   }))
 }

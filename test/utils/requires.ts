@@ -72,3 +72,15 @@ export const describeService = async (
     })
   })
 }
+
+/** Tests that drive a program of this machine, where it is there. */
+export const describeProgram = (name: string, program: string, isThere: () => boolean, register: () => void): void => {
+  describe(name, () => {
+    if (isThere()) return register()
+    it(`needs ${program}`, (context) => {
+      const why = `there is no ${program} on this machine`
+      if (isRequired("programs")) throw new Error(why)
+      context.skip(why)
+    })
+  })
+}

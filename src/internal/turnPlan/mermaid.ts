@@ -63,9 +63,7 @@ const below = (call: TurnPlan.PlannedCall): ReadonlyArray<string> => {
   switch (call.verdict) {
     case "run":
       return [
-        `${call.access}s ${
-          call.keys === undefined ? "anything" : call.keys.length === 0 ? "nothing shared" : call.keys.join(", ")
-        }`,
+        `${call.access}s ${reach(call)}`,
         ...(call.backend === undefined ? [] : [`on ${call.backend}`])
       ]
     case "held":
@@ -81,6 +79,15 @@ const below = (call: TurnPlan.PlannedCall): ReadonlyArray<string> => {
       return [`${call.verdict}: ${call.code}`]
   }
 }
+
+const reach = ({ keys, unresolved }: TurnPlan.PlannedCall): string =>
+  unresolved === true
+    ? "what a result will say"
+    : keys === undefined
+    ? "anything"
+    : keys.length === 0
+    ? "nothing shared"
+    : keys.join(", ")
 
 /** The longest line of a label. */
 const longest = 80
