@@ -8,7 +8,6 @@ import type * as TurnError from "../TurnError.ts"
 import type * as Dialect from "../wire/Dialect.ts"
 import { type AnyDialect, detect, dialects } from "../wire/Dialects.ts"
 import * as EventStream from "../wire/EventStream.ts"
-import { detectStream } from "./events.ts"
 import { describeThrown, fromTurnError, Misuse } from "./failure.ts"
 import { notJson } from "./json.ts"
 import { endOf } from "./lastMessage.ts"
@@ -160,7 +159,7 @@ const decoded = (source: string, value: unknown, wanted: AnyDialect | undefined)
   if (Result.isFailure(dialect)) {
     // A list of chunks, or one chunk alone, is a stream that was kept as JSON.
     const events = Array.isArray(value) ? value : [value]
-    const stream = detectStream(events)
+    const stream = EventStream.detect(events)
     return Result.isSuccess(stream) && (wanted === undefined || stream.success === wanted)
       ? assembled(source, events, stream.success)
       : Result.fail(fromTurnError(source, dialect.failure, adviceFor(wanted)))
@@ -193,7 +192,7 @@ const assembled = (
   wanted: AnyDialect | undefined
 ): Result.Result<Input, Misuse> => {
   const refused = (error: TurnError.TurnError) => fromTurnError(source, error, adviceFor(wanted))
-  const dialect = wanted === undefined ? detectStream(events) : Result.succeed(wanted)
+  const dialect = wanted === undefined ? EventStream.detect(events) : Result.succeed(wanted)
   if (Result.isFailure(dialect)) return Result.fail(refused(dialect.failure))
   const assembler = dialect.success.assembler()
   for (const event of events) {

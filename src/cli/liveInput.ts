@@ -9,7 +9,6 @@ import * as Stream from "effect/Stream"
 import type * as TurnError from "../TurnError.ts"
 import { dialects } from "../wire/Dialects.ts"
 import * as EventStream from "../wire/EventStream.ts"
-import { detectStream } from "./events.ts"
 import { fromTurnError, type Misuse } from "./failure.ts"
 import * as Input from "./input.ts"
 
@@ -40,7 +39,7 @@ export const read = (
     const wanted = dialects.find((dialect) => dialect.id === id)
     for (;;) {
       const first = events.flatMap((event) => Result.isSuccess(event) ? [event.success] : [])
-      const dialect = wanted === undefined ? detectStream(first) : Result.succeed(wanted)
+      const dialect = wanted === undefined ? EventStream.detect(first) : Result.succeed(wanted)
       if (Result.isSuccess(dialect)) {
         const rest = Stream.fromPull(Effect.succeed(pull)).pipe(
           Stream.mapAccum(() => parser, (parser, piece) => [parser, parser.push(piece)], {

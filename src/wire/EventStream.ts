@@ -192,7 +192,10 @@ const idOf = (event: Readonly<Record<string, unknown>>): string | undefined => {
     if (type.startsWith("response.")) return "responses"
     if (/^(message_|content_block_)/.test(type)) return "anthropic"
   }
-  if (Array.isArray(event.choices)) return "chat"
+  if (
+    event.object === "chat.completion.chunk" ||
+    (Array.isArray(event.choices) && event.choices.some((one) => Dialect.isRecord(one) && "delta" in one))
+  ) return "chat"
   if (["candidates", "usageMetadata", "promptFeedback"].some((field) => field in event)) return "gemini"
   return Array.isArray(event.calls) || "finishReason" in event || (typeof event.name === "string" && !("role" in event))
     ? "neutral"
