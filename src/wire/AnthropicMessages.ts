@@ -306,7 +306,7 @@ export const history = (
   if (Result.isFailure(answered)) return Result.fail(answered.failure)
   const content = typeof message.content === "string"
     ? message.content
-    : Dialect.inPlace<Block, SentBlock>(message.content, isCall, answered.success, sentCall, keptBlock)
+    : ended(Dialect.inPlace<Block, SentBlock>(message.content, isCall, answered.success, sentCall, keptBlock))
   if (content.length === 0 || (typeof content === "string" && content.trim() === "")) {
     return Dialect.refuse(name, "content", "text or calls (an empty message is refused)", "an empty message")
   }
@@ -325,12 +325,28 @@ const sentCall = (block: Block, one: Dialect.Answered): ToolUse => ({
   input: Dialect.jsonOf(Dialect.argumentsOf(one.call)) as Record<string, unknown>
 })
 
+/** A message that ends in thinking was cut short, and is refused. */
+const ended = (content: Array<SentBlock>): Array<SentBlock> =>
+  content.slice(0, content.findLastIndex(({ type }) => type !== "thinking" && type !== "redacted_thinking") + 1)
+
 const keptBlock = (block: Block): SentBlock | undefined => {
   if (block.type !== "text") return block as unknown as SentBlock
   if (block.text == null || block.text.trim() === "") return undefined
   // The SDK adds what it has parsed, and the provider refuses it.
-  const { parsed_output: _, ...rest } = block as Block & { readonly parsed_output?: unknown }
-  return rest as unknown as SentBlock
+  const { parsed_output: _, ...rest } = block as Block & {
+    readonly citations?: unknown
+    readonly parsed_output?: unknown
+  }
+  return (Array.isArray(rest.citations)
+    ? { ...rest, citations: rest.citations.map(cited) }
+    : rest) as unknown as SentBlock
+}
+
+/** Responses name the file of a citation, and requests may not. */
+const cited = (citation: unknown): unknown => {
+  if (!Dialect.isRecord(citation)) return citation
+  const { file_id: _, ...rest } = citation
+  return rest
 }
 
 const resultOf = (block: Block & { readonly toolset_name?: unknown }, one: Dialect.Answered): ToolResult => ({

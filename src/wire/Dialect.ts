@@ -112,12 +112,16 @@ export const assembler = <Message>(
   decode: Dialect<Message, any>["decode"]
 ): Assembler<Message> => {
   let failed: TurnError.TurnError | undefined
+  // A response that was cut short runs nothing: its calls are for `end` to tell, from the first one that was cut.
+  let isCut = false
   const push = (event: unknown): Result.Result<ReadonlyArray<ToolCall.ToolCall>, TurnError.TurnError> =>
     Result.flatMap(assembly.push(event), (complete) =>
-      complete === undefined
+      complete === undefined || isCut
         ? Result.succeed([])
-        // A response that was cut short runs nothing: its calls are for `end` to tell.
-        : Result.map(decode(complete), ({ calls, finishReason }) => ToolCall.isCutShort(finishReason) ? [] : calls))
+        : Result.map(decode(complete), ({ calls, finishReason }) => {
+          isCut = ToolCall.isCutShort(finishReason)
+          return isCut ? [] : calls
+        }))
   const isOver = () => assembly.isOver() && failed === undefined
   return {
     push: (event) => {

@@ -388,19 +388,18 @@ export const history = (
   ], (item) => schemas.get(item.type) ?? Item)
 }
 
-/** Reasoning that led to nothing but calls which are left out: it is refused without what follows it. */
+/** Reasoning that led to nothing, or to calls which are left out: it is refused without what follows it. */
 const danglingReasoning = (message: Message, isLeftOut: (item: Item) => boolean): ReadonlySet<Item> => {
   const found = new Set<Item>()
-  let follows: "nothing" | "left out" | "kept" = "nothing"
+  let leads = false
   for (let i = message.length - 1; i >= 0; i--) {
     const item = message[i]!
     if (item.type === "reasoning") {
-      if (follows === "left out") found.add(item)
+      if (!leads) found.add(item)
       continue
     }
-    if (message[i + 1]?.type === "reasoning") follows = "nothing"
-    if (!isLeftOut(item)) follows = "kept"
-    else if (follows === "nothing") follows = "left out"
+    if (message[i + 1]?.type === "reasoning") leads = false
+    if (!isLeftOut(item)) leads = true
   }
   return found
 }
