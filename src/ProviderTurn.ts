@@ -16,11 +16,13 @@ import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import { dual } from "effect/Function"
 import * as Option from "effect/Option"
+import * as Random from "effect/Random"
 import * as Result from "effect/Result"
 import * as Stream from "effect/Stream"
 import type * as Outcome from "./Outcome.ts"
 import type * as ToolCall from "./ToolCall.ts"
 import * as Turn from "./Turn.ts"
+import * as TurnContext from "./TurnContext.ts"
 import * as TurnError from "./TurnError.ts"
 import type * as Dialect from "./wire/Dialect.ts"
 import * as EventStream from "./wire/EventStream.ts"
@@ -37,7 +39,7 @@ type AnyToolkit = Toolkit.Any | Toolkit.WithHandler<any>
 export interface Options<in O extends Outcome.Outcome<any> = Outcome.Outcome<any>>
   extends Omit<Turn.Options<O>, "finishReason">
 {
-  /** Names the calls that came without a usable id. Default: `call_` and the position. */
+  /** Names the calls that came without a usable id. Default: a name that no other turn has, since a provider may want ids to be unique over a whole conversation. */
   readonly newId?: ((position: number) => string) | undefined
 }
 
@@ -65,6 +67,16 @@ export interface Answered<K, out Message, out Sent, out E = never> {
   readonly finishReason: ToolCall.FinishReason | undefined
   readonly broke: Option.Option<E | TurnError.TurnError>
 }
+
+/** Names that no other turn has. */
+const namer = (given: Options["newId"]): Effect.Effect<(position: number) => string> =>
+  given !== undefined ? Effect.succeed(given) : Effect.map(Random.Random, (random) => {
+    let turn: string | undefined
+    return (position) => {
+      turn ??= TurnContext.newId("call", () => random.nextDoubleUnsafe())
+      return `${turn}_${position}`
+    }
+  })
 
 const hasToolkit = (args: IArguments): boolean => !("assembler" in args[0])
 
@@ -150,18 +162,19 @@ const answered = <E>(
   { calls, finishReason, message }: Dialect.Decoded<any>,
   outcomes: ReadonlyArray<Outcome.Outcome<any>>,
   broke: Option.Option<E | TurnError.TurnError>,
-  { newId }: Options
-): Effect.Effect<Answered<any, any, any, E>, TurnError.TurnError> => {
-  const build = (message: unknown) => dialect.history(message, calls, outcomes, { newId, toolkit })
-  const make = (history: Array<unknown>, broke: Option.Option<E | TurnError.TurnError>) =>
-    ({ message, calls, outcomes, history, finishReason, broke }) as Answered<any, any, any, E>
-  const history = build(message)
-  if (Result.isSuccess(history)) return Effect.succeed(make(history.success, broke))
-  const why = Option.orElse(broke, () => Option.some(history.failure))
-  return calls.length === 0
-    ? Effect.succeed(make([], why))
-    : Effect.map(Effect.fromResult(build(dialect.fromCalls(calls))), (history) => make(history, why))
-}
+  options: Options
+): Effect.Effect<Answered<any, any, any, E>, TurnError.TurnError> =>
+  Effect.flatMap(namer(options.newId), (newId) => {
+    const build = (message: unknown) => dialect.history(message, calls, outcomes, { newId, toolkit })
+    const make = (history: Array<unknown>, broke: Option.Option<E | TurnError.TurnError>) =>
+      ({ message, calls, outcomes, history, finishReason, broke }) as Answered<any, any, any, E>
+    const history = build(message)
+    if (Result.isSuccess(history)) return Effect.succeed(make(history.success, broke))
+    const why = Option.orElse(broke, () => Option.some(history.failure))
+    return calls.length === 0
+      ? Effect.succeed(make([], why))
+      : Effect.map(Effect.fromResult(build(dialect.fromCalls(calls))), (history) => make(history, why))
+  })
 
 /**
  * Runs the calls of a response while it streams, and builds what stands in the conversation next.

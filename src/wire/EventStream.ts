@@ -182,9 +182,12 @@ export const detect = (events: ReadonlyArray<unknown>): Result.Result<AnyDialect
     "chunks of Chat Completions or Gemini, events of Responses or Anthropic, or calls in the neutral form",
     error === undefined
       ? `${events.length} events that are none of these${events.length === 0 ? "" : `: ${TurnError.show(events[0])}`}`
-      : `the provider's error ${TurnError.show(error)}`
+      : `the provider's error ${wordsOf((error as { readonly error: unknown }).error)}`
   )
 }
+
+const wordsOf = (error: unknown): string =>
+  JSON.stringify(Dialect.isRecord(error) && typeof error.message === "string" ? error.message : error)
 
 const idOf = (event: Readonly<Record<string, unknown>>): string | undefined => {
   const { type } = event

@@ -302,8 +302,8 @@ describe("a stream that is broken", () => {
       for (const command of ["run", "plan"]) {
         const { code, err } = yield* run([command, "--tools", tools], { stdin: 'data: {"x":1}\n\ndata: {"x":2}\n\n' })
         assert.strictEqual(code, 2)
-        assert.include(err, "the events of a stream of Chat Completions, Responses, Anthropic's Messages or Gemini")
-        assert.include(err, "got       2 events that none of them has")
+        assert.include(err, "chunks of Chat Completions or Gemini, events of Responses or Anthropic")
+        assert.include(err, "got       2 events that are none of these")
         const broken = yield* run([command, "--tools", tools], { stdin: "data: {x}\n\n" })
         assert.strictEqual(broken.code, 2)
         assert.include(broken.err, "events[0]")

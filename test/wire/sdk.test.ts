@@ -185,7 +185,7 @@ const converse = <Message, Sent extends Param, Param>(
     const server = yield* Server
     const client = clientOf(server.url, server.converse(scriptOf(provider, steps)))
     const history = [client.user("hello")]
-    for (const [number, step] of [...steps, goodbye].entries()) {
+    for (const step of [...steps, goodbye]) {
       const got = yield* Effect.promise(() =>
         ask(client, history, step).catch((error: unknown) => {
           throw new Error(`${error}\n${JSON.stringify(history, null, 1)}`, { cause: error })
@@ -193,7 +193,7 @@ const converse = <Message, Sent extends Param, Param>(
       )
       if (got === undefined) return note("the client gave nothing")
       note(step.mode)
-      const options = { ...step.options, newId: (position: number) => `turn${number}_${position}` }
+      const { options } = step
       const events = Stream.concat(
         Stream.fromIterable(got.events ?? []),
         got.broke === undefined ? Stream.empty : Stream.fail(got.broke)
