@@ -252,6 +252,61 @@ const ends = (position: number, at: number, turn = "t") =>
   }) as TurnEvent.CallEnded
 
 describe("events that are not all there", () => {
+  it.each([false, true])(
+    "the wall clock tells whole milliseconds and goes on between two events: who was waited for is found all the same (plan: %s)",
+    (planned) => {
+      const base = { turn: "t" }
+      const of = (position: number) => ({ ...base, position, id: `c${position}`, tool: "edit" })
+      const ok = (position: number) => ({
+        position,
+        id: `c${position}`,
+        name: "edit",
+        status: "ok",
+        started: true,
+        effect: "applied",
+        retryable: false,
+        message: "",
+        result: 1,
+        encoded: 1
+      })
+      const waited = (keys: number) => ({ keys, permit: 0, rate: 0, approval: 0 })
+      const start = (position: number, at: number, keys: number) => ({
+        ...of(position),
+        _tag: "CallStarted",
+        at,
+        attempt: 1,
+        backend: undefined,
+        waited: waited(keys)
+      })
+      const end = (position: number, at: number) => ({ ...of(position), _tag: "CallEnded", at, outcome: ok(position) })
+      const events = [
+        { ...base, _tag: "TurnStarted", at: 100, calls: 3 },
+        { ...of(1), _tag: "CallQueued", at: 101, for: "keys", backend: undefined },
+        { ...of(2), _tag: "CallQueued", at: 101, for: "keys", backend: undefined },
+        start(0, 102, 0),
+        end(0, 116),
+        start(1, 117, 17.138),
+        end(1, 128),
+        start(2, 128, 27.87),
+        end(2, 140),
+        { ...base, _tag: "TurnEnded", at: 140, unsettled: 0 }
+      ] as unknown as ReadonlyArray<TurnEvent.TurnEvent>
+      const edges = [{ from: 0, to: 1, key: "file" }, { from: 1, to: 2, key: "reference" }]
+      const { turns: [turn] } = TurnReport.make(events, planned ? { plan: () => ({ edges }) } : {})
+      assert.deepStrictEqual(turn!.waits.keys, 17.138 + 27.87)
+      assert.deepStrictEqual(pathOf(turn!), [
+        "#0 starting 0-2",
+        "#0 running 2-16",
+        `#1 keys 16-17 keys ${planned ? "file of #0" : " of #0?"}`,
+        "#1 running 17-28",
+        `#2 running 28-40 keys ${planned ? "reference of #1" : " of #1?"}`
+      ])
+      if (planned) {
+        assert.include(TurnReport.print({ version: 1, turns: [turn!], notes: [] } as any), "for the result of #1")
+      }
+    }
+  )
+
   it("a program that died leaves calls without an answer, and the report says so", () => {
     const report = TurnReport.make([
       { ...base(100), _tag: "TurnStarted", calls: 3, tenant: "north", conversation: "c" },

@@ -2,7 +2,7 @@
 import type * as Outcome from "../../Outcome.ts"
 import type * as TurnEvent from "../../TurnEvent.ts"
 import type * as TurnReport from "../../TurnReport.ts"
-import { boundsOf, pathOf } from "./path.ts"
+import { boundsOf, pathOf, slackOf } from "./path.ts"
 import { plural } from "./text.ts"
 
 type Mutable<A> = { -readonly [K in keyof A]: A[K] }
@@ -81,9 +81,13 @@ class Draft {
       from = to
     }
     upTo("approval", end)
-    for (const [kind, millis] of parts) {
+    // What waited last ended with the start, where only the clocks disagree.
+    const last = parts.findLastIndex(([, millis]) => millis > 0)
+    const isEnd = Math.abs(end + told - at) < slackOf(told)
+    for (const [i, [kind, millis]] of parts.entries()) {
       this.waited[kind] += millis
-      upTo(kind, end += millis)
+      end += millis
+      upTo(kind, i === last && isEnd ? at : end)
     }
     upTo("starting", at)
     this.attempts = Math.max(this.attempts + 1, attempt)

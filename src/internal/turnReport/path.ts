@@ -5,25 +5,56 @@ type Mutable<A> = { -readonly [K in keyof A]: A[K] }
 
 type After = NonNullable<TurnReport.Link["after"]>
 
-/** Calls that gave something back at a moment: what they were doing until then. */
-type Released = ReadonlyMap<number, ReadonlyArray<{ readonly call: TurnReport.Call; readonly worked: boolean }>>
+/** Who was waited for, and when that was over. */
+interface Found {
+  readonly at: number
+  readonly after: After
+}
+
+/** A call that gave something back at a moment. */
+interface Release {
+  readonly at: number
+  readonly call: TurnReport.Call
+  readonly worked: boolean
+}
+
+/**
+ * By how much clocks may disagree: events are told in whole milliseconds, waits in parts of them, and between the end of a call and the start
+ * that it opens the way for the clock may go on. Where waits are whole too, time is virtual, and nothing has to be overlooked.
+ */
+export const slackOf = (waited: number): number => Number.isInteger(waited) ? 0 : 2
 
 const works = (kind: TurnReport.SpanKind): boolean =>
   kind === "running" || kind === "overdue" || kind === "unit" || kind === "late"
 
-const releasedBy = (calls: ReadonlyArray<TurnReport.Call>): Released => {
-  const released = new Map<number, Array<{ call: TurnReport.Call; worked: boolean }>>()
-  const add = (at: number, call: TurnReport.Call, worked: boolean) => {
-    const list = released.get(at)
-    if (list === undefined) released.set(at, [{ call, worked }])
-    else if (list.at(-1)!.call !== call) list.push({ call, worked })
-  }
+/** All that was given back, by the moment; in one moment in the order of the calls. */
+const releasedBy = (calls: ReadonlyArray<TurnReport.Call>): ReadonlyArray<Release> => {
+  const released: Array<Release> = []
   for (const call of calls) {
-    for (const { from, kind, to } of call.spans) if (works(kind) && to > from) add(to, call, true)
+    const own = new Set<number>()
+    for (const { from, kind, to } of call.spans) {
+      if (!works(kind) || to <= from || own.has(to)) continue
+      own.add(to)
+      released.push({ at: to, call, worked: true })
+    }
     // One that never ran had a place in the order of keys too.
-    if (call.to !== undefined && call.to > call.from) add(call.to, call, false)
+    const { from, to } = call
+    if (to !== undefined && to > from && !own.has(to)) released.push({ at: to, call, worked: false })
   }
-  return released
+  return released.sort((a, b) => a.at - b.at)
+}
+
+/** What was given back from one moment to another. */
+const between = (released: ReadonlyArray<Release>, from: number, to: number): ReadonlyArray<Release> => {
+  let low = 0
+  for (let high = released.length; low < high;) {
+    const middle = (low + high) >> 1
+    if (released[middle]!.at < from) low = middle + 1
+    else high = middle
+  }
+  let end = low
+  while (end < released.length && released[end]!.at <= to) end++
+  return released.slice(low, end)
 }
 
 /** Who has to be waited for, with the key; hubs stand for many, and are opened when they are asked for. */
@@ -115,43 +146,55 @@ export const pathOf = (
     }
     const after = span.to === walk.cursor ? waitedFor(call, span.kind) : undefined
     if (after === undefined) link(span.kind, span.from, call, span.attempt)
-    else goOn(byPosition.get(after.position)!, after, call, span.kind)
+    else {
+      // The clock went on between the end of the one and the start of the other.
+      if (after.at < walk.cursor) link(span.kind, after.at, call)
+      goOn(byPosition.get(after.after.position)!, after.after, call, span.kind)
+    }
   }
   return links.toReversed()
 
   /** Whom a wait that is over now was for, if one of the turn's own. */
-  function waitedFor(call: TurnReport.Call, kind: TurnReport.SpanKind): After | undefined {
+  function waitedFor(call: TurnReport.Call, kind: TurnReport.SpanKind): Found | undefined {
     if (kind === "twin") {
       const twin = byPosition.get(call.duplicateOf!)
       return twin === undefined || twin === call || walk.visited.has(twin) || twin.to !== walk.cursor ||
           twin.from >= walk.cursor
         ? undefined
-        : { position: twin.position, cause: "twin", inferred: false }
+        : { at: walk.cursor, after: { position: twin.position, cause: "twin", inferred: false } }
     }
     if (kind !== "keys" && kind !== "permit") return undefined
-    const others = (released.get(walk.cursor) ?? []).filter((one) => one.call !== call && !walk.visited.has(one.call))
+    const slack = slackOf(call.waited[kind])
+    const others = between(released, walk.cursor - slack, walk.cursor)
+      .filter((one) => one.call !== call && !walk.visited.has(one.call) && one.at > 0)
     if (kind === "permit") {
-      const other = others.find((one) => one.worked && one.call.backend === call.backend)
+      const other = latest(others.filter((one) => one.worked && one.call.backend === call.backend))[0]
       return other === undefined ? undefined : {
-        position: other.call.position,
-        cause: "permit",
-        ...(call.backend === undefined ? undefined : { backend: call.backend }),
-        inferred: true
+        at: other.at,
+        after: {
+          position: other.call.position,
+          cause: "permit",
+          ...(call.backend === undefined ? undefined : { backend: call.backend }),
+          inferred: true
+        }
       }
     }
     // The nearest before it: those further up are the nearer one's own.
-    for (const one of others.toReversed()) {
-      const { position } = one.call
+    for (const { at, call: { position }, worked } of others.toReversed()) {
       if (order === undefined) {
-        if (position < call.position && one.worked) return { position, cause: "keys", inferred: true }
+        if (position < call.position && worked) return { at, after: { position, cause: "keys", inferred: true } }
         continue
       }
       const key = order.key(position, call.position)
-      if (key !== undefined) return { position, cause: "keys", key, inferred: false }
+      if (key !== undefined) return { at, after: { position, cause: "keys", key, inferred: false } }
     }
     return undefined
   }
 }
+
+/** Those of the last moment. */
+const latest = (released: ReadonlyArray<Release>): ReadonlyArray<Release> =>
+  released.filter(({ at }) => at === released.at(-1)!.at)
 
 /** The call that ended last; of several the one that worked longest. One without an answer goes on to the end. */
 const lastOf = (calls: ReadonlyArray<TurnReport.Call>): TurnReport.Call | undefined => {

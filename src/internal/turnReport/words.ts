@@ -38,8 +38,24 @@ export const reasonOf = ({ after }: TurnReport.Link): string => {
     ? `same as #${after.position}`
     : after.cause === "permit"
     ? `after a permit${after.backend === undefined ? "" : ` of ${visible(after.backend)}`} from #${after.position}`
-    : `after ${after.key === undefined ? "keys" : visible(after.key)} of #${after.position}`
+    : keyed(after.key, `#${after.position}`)
   return after.inferred ? `${said} (inferred)` : said
+}
+
+/** Why a call had to wait for another one: by a key, or by what stands in the place of one. */
+const keyed = (key: string | undefined, other: string): string => {
+  switch (key) {
+    case undefined:
+      return `after keys of ${other}`
+    case "*":
+      return `after ${other}, of unknown reach`
+    case "sequential":
+      return `after ${other}, one after another`
+    case "reference":
+      return `for the result of ${other}`
+    default:
+      return `after ${visible(key)} of ${other}`
+  }
 }
 
 /** `9 calls in 840 ms: 5 ok, 1 error`. */
