@@ -41,7 +41,9 @@ describe("own scenario files", () => {
     "refused-until-later",
     "lists-that-go-wrong",
     "lists-of-two-processes",
-    "lists-at-their-edges"
+    "lists-at-their-edges",
+    "a-planners-turn",
+    "results-of-later-calls"
   ])(
     "%s is met",
     (name) => Effect.map(reportOf(own, `${name}.json`), (report) => assert.deepStrictEqual(report.failures, []))

@@ -121,6 +121,23 @@ export const toldAsAnswered = (o: Observation): Judged =>
     return otherwise("R4", `turn ${index}, as its closing was told`, answers, told[0]!)
   })
 
+/**
+ * The places that the calls of a turn take: those of the list, but for calls that need the result of a later one, which come behind that.
+ * What waits for itself has none.
+ */
+const placesOf = ({ calls, needs }: ObservedTurn): ReadonlyArray<number> => {
+  if (needs === undefined) return calls.map((_, position) => position)
+  const places: Array<number> = []
+  let next = 0
+  const place = (position: number): void => {
+    if (places[position] !== undefined || needs[position]!.some((on) => places[on] === undefined)) return
+    places[position] = next++
+    for (let other = 0; other < position; other++) if (needs[other]!.includes(position)) place(other)
+  }
+  for (let position = 0; position < calls.length; position++) place(position)
+  return calls.map((_, position) => places[position] ?? Infinity)
+}
+
 export const emissionOrder = (o: Observation): Judged =>
   together(
     each(turns(o), ({ index, turn }) => {
@@ -138,7 +155,10 @@ export const emissionOrder = (o: Observation): Judged =>
     }),
     conflicts(o, ({ a, b, key }) => {
       if (a.turn !== b.turn || overlaps(a, b)) return undefined
-      if (a.position <= b.position) return []
+      const turn = o.turns.find((one) => one.id === a.turn)
+      const places = turn?.needs === undefined ? undefined : placesOf(turn)
+      const placeOf = ({ position }: FakeTool.Run) => places?.[position] ?? position
+      if (placeOf(a) <= placeOf(b)) return []
       return [
         `R12: ${named(o, a)} and ${named(o, b)} conflict on ${
           JSON.stringify(key)
@@ -645,9 +665,18 @@ export const workConserving = (o: Observation): Judged => {
       return undefined
     }
     if (run.backend !== undefined && o.backends.get(run.backend)?.rate !== undefined) return undefined
+    const places = placesOf(turn)
     const isEarlier = (other: ObservedTurn, position: number) =>
-      other === turn ? position < run.position : other.startedAt <= turn.startedAt
+      other === turn ? places[position]! < places[run.position]! : other.startedAt <= turn.startedAt
     let ready = turn.startedAt
+    // It waits for the results that it needs, and until then what it touches is not known to those behind it.
+    for (const other of o.turns) {
+      if (other.needs === undefined || other.tenant !== turn.tenant) continue
+      for (const [position, needs] of other.needs.entries()) {
+        if (!(other === turn && position === run.position) && !isEarlier(other, position)) continue
+        for (const on of needs) ready = Math.max(ready, answeredAt.get(`${on}/${other.id}`) ?? Infinity)
+      }
+    }
     for (const other of o.runs) {
       if (other === run || other.tenant !== run.tenant || isInside(other, run)) continue
       const theirs = turnOf(other)

@@ -178,6 +178,7 @@ export interface SeenEvent {
  * - `stops`: when it, or a call of it, was told to stop from outside.
  * - `repeats`: the place in `turns` of an earlier turn whose answers it repeats.
  * - `kept`: of a turn that was resumed, the positions of the calls that had their answer before.
+ * - `needs`: for each call the positions of those whose results its arguments name; undefined where references are off.
  *
  * @category models
  * @since 0.1.0
@@ -204,6 +205,7 @@ export interface ObservedTurn {
   readonly stops: ReadonlyArray<number>
   readonly repeats?: number | undefined
   readonly kept?: ReadonlySet<number> | undefined
+  readonly needs?: ReadonlyArray<ReadonlyArray<number>> | undefined
 }
 
 /**

@@ -126,7 +126,11 @@ class Draft {
     const { name, why, ...rest } = this.rest
     const tools = [...this.written].map(([name, { parameters, ...tool }]) => {
       const own = this.ran.filter((one) => one.tool.name === name)
-      const behaviour = Rewrite.behaviourOf(own, this.latencies, this.options.redact === true, tool, this.note)
+      const behaviour = Rewrite.behaviourOf(own, this.latencies, tool, {
+        redact: this.options.redact === true,
+        refers: Rewrite.refers(this.recorded.options),
+        note: this.note
+      })
       return [name, {
         ...tool,
         ...(parameters === undefined || this.loose.has(name) ? undefined : { parameters }),

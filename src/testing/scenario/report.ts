@@ -136,6 +136,8 @@ export interface ObservedTurn {
   readonly repeats: number | undefined
   /** The calls that had their answer before it was resumed. */
   readonly kept?: ReadonlySet<number> | undefined
+  /** Where references are on: for each call the positions of those whose results its arguments name. */
+  readonly needs?: ReadonlyArray<ReadonlyArray<number>> | undefined
   /** A crash came before its answer. */
   readonly crashed?: boolean | undefined
   readonly events?: ReadonlyArray<SeenEvent> | undefined

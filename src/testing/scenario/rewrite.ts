@@ -108,6 +108,10 @@ export const policyOf = (
   }
 }
 
+/** Whether arguments may be results of other calls. @internal */
+export const refers = (options: Turn.Options<any> | undefined): boolean =>
+  options?.references !== undefined && options.references !== false
+
 /** The arguments as a tool's policies get them. */
 const decoded = (tool: AiTool.Any, args: Record<string, unknown>): unknown => {
   if (AiTool.isDynamic(tool) && (tool as AiTool.AnyDynamic).jsonSchema !== undefined) return args
@@ -205,7 +209,7 @@ const saidBy = ({ params, tool }: Decoded): ReadonlyArray<string> | undefined =>
 
 const keysOf = (
   tool: AiTool.Any,
-  { calls, outcomes }: RecordedTurn,
+  { calls, options, outcomes }: RecordedTurn,
   all: ReadonlyArray<Decoded>,
   note: (text: string) => void
 ): { readonly keys?: ReadonlyArray<string> } => {
@@ -214,7 +218,8 @@ const keysOf = (
   const unread = calls.findIndex(({ name }, position) =>
     name === tool.name && outcomes[position]?.started === true && !all.some((call) => call.position === position)
   )
-  if (unread !== -1) {
+  // What names a result is decoded when that is there.
+  if (unread !== -1 && !refers(options)) {
     note(
       `${where}: the arguments of call ${unread} cannot be decoded here: in the scenario the tool is of unknown reach`
     )
@@ -368,9 +373,13 @@ const behaved = (
 export const behaviourOf = (
   own: ReadonlyArray<Ran>,
   latencies: ReadonlyMap<number, number>,
-  redact: boolean,
   entry: Form.Tool,
-  note: (text: string) => void
+  { note, redact, refers }: {
+    readonly redact: boolean
+    /** Arguments may be results, which nobody has written down: they tell no runs apart. */
+    readonly refers: boolean
+    readonly note: (text: string) => void
+  }
 ): Form.Tool["behaviour"] => {
   const all = own.map((run) => ({
     run,
@@ -378,6 +387,11 @@ export const behaviourOf = (
   }))
   const distinct = new Map(all.map(({ behaviour }) => [canonical(behaviour), behaviour]))
   if (distinct.size <= 1) return all[0]?.behaviour
+  const oneByOne = () => all.toSorted((a, b) => a.run.begun - b.run.begun).map(({ behaviour }) => behaviour)
+  if (refers) {
+    note(`tool ${own[0]!.tool.name}: arguments may be results of other calls, so the n-th run takes the n-th behaviour`)
+    return oneByOne()
+  }
   const byArguments = new Map<string, (typeof all)[number]>()
   for (const one of all) {
     const args = canonical(one.run.args)
@@ -386,7 +400,7 @@ export const behaviourOf = (
       note(
         `tool ${one.run.tool.name}: calls with the same arguments differed in their end or their time, so the n-th run takes the n-th behaviour`
       )
-      return all.toSorted((a, b) => a.run.begun - b.run.begun).map(({ behaviour }) => behaviour)
+      return oneByOne()
     }
     byArguments.set(args, one)
   }

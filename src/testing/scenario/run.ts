@@ -17,6 +17,7 @@ import type * as Outcome from "../../Outcome.ts"
 import * as Turn from "../../Turn.ts"
 import * as TurnContext from "../../TurnContext.ts"
 import type * as TurnEvent from "../../TurnEvent.ts"
+import type * as TurnPlan from "../../TurnPlan.ts"
 import * as TurnStore from "../../TurnStore.ts"
 import * as FakeTool from "../FakeTool.ts"
 import { answerOf, outcomeOf, type SeenEvent, snapshot } from "../laws/observation.ts"
@@ -255,6 +256,13 @@ export const run = (
       const cancelOn = Deferred.await(stop)
       if (parked !== undefined) {
         seen.kept = new Set(parked.outcomes.flatMap((outcome, position) => outcome === null ? [] : [position]))
+      }
+      if (options.references === true) {
+        const plan = Turn.plan(stage.toolkit as any, seen.calls, options) as Effect.Effect<TurnPlan.TurnPlan, unknown>
+        const exit = Effect.runSyncExit(plan)
+        if (Exit.isSuccess(exit)) {
+          seen.needs = exit.value.calls.map(({ references = [] }) => references.map(({ call }) => call))
+        }
       }
       const turn: Effect.Effect<Turn.Result<any>, unknown, any> = parked !== undefined
         ? Effect.flatMap(carriedOver(parked, seen.id), (own) =>
