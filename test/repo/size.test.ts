@@ -5,7 +5,7 @@ import { checkSizes } from "./checks/size.ts"
 
 /** Bytes after gzip. A budget changes in the commit that needs it, with a reason in the change log. */
 const budgets = {
-  Agent: 66_500,
+  Agent: 67_500,
   Approval: 3_000,
   ArtifactStore: 4_500,
   Backend: 7_500,
@@ -22,7 +22,7 @@ const budgets = {
   ToolCall: 600,
   ToolDurations: 1_500,
   ToolPolicy: 2_500,
-  Turn: 67_000,
+  Turn: 67_500,
   TurnContext: 500,
   TurnError: 1_200,
   TurnEvent: 400,

@@ -2,6 +2,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import {
   Approval,
+  Backend,
   Coalescer,
   type Outcome,
   Siblings,
@@ -9,6 +10,7 @@ import {
   ToolPolicy,
   Turn,
   TurnContext,
+  TurnMiddleware,
   TurnPlan
 } from "effect-turn"
 import { Tool, Toolkit } from "effect/ai"
@@ -102,6 +104,23 @@ describe("what a reference gives", () => {
     "the result of c1"
   ])("%j is what it is", (said) => Effect.map(taken(given, said), (value) => assert.deepStrictEqual(value, said)))
 
+  it.effect("a text may name a call that has come and one that is still to come", () =>
+    Effect.gen(function*() {
+      const log: Array<any> = []
+      const { toolkit, ...desk } = echo(log)
+      yield* on(
+        { toolkit, ...desk },
+        Effect.gen(function*() {
+          const open = yield* Turn.open(toolkit, on1)
+          yield* open.submit(call("c1", "give", { x: 3 }))
+          yield* open.submit(call("c2", "take", { x: "from $c1$ to {{c3}}" }))
+          yield* open.submit(call("c3", "give", { x: 4 }))
+          return yield* open.end()
+        })
+      )
+      assert.deepStrictEqual(log, [{ x: "from 3 to 4" }])
+    }))
+
   it.effect("numbers are calls where calls are numbered, and only there", () =>
     Effect.gen(function*() {
       const log: Array<any> = []
@@ -183,6 +202,12 @@ describe("what a reference cannot give", () => {
       [call("c1", "give"), call("c2", "take", { x: "<c7>.a" })],
       1,
       /names "c7", which is no call of this turn/
+    ],
+    [
+      "a call that is not there, beside one that is",
+      [call("c1", "give"), call("c2", "take", { x: "from $c1$ to $c7.a$" })],
+      1,
+      /^the argument "x" names "c7", which is no call of this turn: it was not run$/
     ],
     [
       "a way that cannot be read",
@@ -267,6 +292,44 @@ describe("what a reference cannot give", () => {
         call("c3", "take", { x: ["$c2$", "$c2$", "$c2$"] })
       ], { references: true, limits: { maxKeys: 6 } })
       assert.deepStrictEqual(outcomes.map(words), ["ok", "ok", "error/invalid_arguments"])
+    }))
+
+  it.effect("values that come to more than arguments may hold are not put together", () =>
+    Effect.gen(function*() {
+      const log: Array<unknown> = []
+      const long = "x".repeat(900_000)
+      for (const x of ["$c1$ ".repeat(2000), Array(2000).fill("$c1$")]) {
+        const { outcomes } = yield* turn(echo(log), [call("c1", "give", { x: long }), call("c2", "take", { x })], on1)
+        assert.strictEqual(words(outcomes[1]), "error/invalid_arguments")
+        assert.match(outcomes[1]!.message, /^tool "take": the arguments hold more than the 1000000 characters/)
+      }
+      assert.deepStrictEqual(log, [])
+    }))
+
+  it.effect("a long text is read once, whatever stands in it", () =>
+    Effect.gen(function*() {
+      const texts = [
+        "<br> and text ".repeat(60_000),
+        Array.from({ length: 60_000 }, (_, i) => `<t${i}> x`).join(""),
+        `{{c1.${" ".repeat(500_000)}[}}`,
+        "${c1. ".repeat(100_000),
+        "<c1> ".repeat(150_000),
+        "$c1$ {{c1}} ".repeat(70_000)
+      ]
+      const { outcomes } = yield* turn(
+        echo(),
+        [call("c1", "give", { x: "" }), ...texts.map((x, i) => call(`d${i}x`, "take", { x }))],
+        on1
+      )
+      assert.deepStrictEqual(outcomes.map(words), [
+        "ok",
+        "ok",
+        "ok",
+        "deferred/dependency_failed",
+        "deferred/dependency_failed",
+        "ok",
+        "ok"
+      ])
     }))
 
   it.effect("names that are none are misuse", () =>
@@ -460,6 +523,86 @@ describe("approval", () => {
       assert.deepStrictEqual(paid, ["$c1$", 7, "noted"])
     })))
 
+  it.effect("what names a call that is held by then waits with it, also where the calls come one by one", () =>
+    Effect.gen(function*() {
+      const held = Tool.make("held", {
+        parameters: Any,
+        success: Schema.Unknown,
+        needsApproval: () => Effect.as(Effect.sleep(5), true)
+      })
+      const desk = stage([
+        [ToolPolicy.read({ keys: () => [] })(held), () => Effect.succeed(1)],
+        [reads("take"), () => Effect.succeed(1)]
+      ])
+      const [outcomes, at] = yield* on(
+        desk,
+        Effect.gen(function*() {
+          const open = yield* Turn.open(desk.toolkit, on1)
+          yield* open.submit(call("c1", "held"))
+          yield* open.submit(call("c2", "held"))
+          yield* Effect.sleep(20)
+          yield* open.submit(call("c3", "take", { x: "$c1$" }))
+          yield* open.submit(call("c4", "take", { x: "$c2$" }))
+          yield* open.submit(call("c5", "take", { x: "$c3$" }))
+          const outcomes = yield* open.end()
+          return [outcomes, yield* Clock.currentTimeMillis] as const
+        })
+      )
+      assert.deepStrictEqual(outcomes.map((one: any) => words(one)), [
+        ...Array(2).fill("pending_approval"),
+        ...Array(3).fill("deferred/waits_for_approval")
+      ])
+      assert.match((outcomes as any)[3].message, /the result of call #1 \("c2"\), which waits for approval/)
+      assert.strictEqual(at, 20)
+    }))
+
+  it.effect("what comes after a held call is deferred where it touches the same in the end, and runs where it does not", () =>
+    Effect.gen(function*() {
+      const Key = Schema.Struct({ k: Schema.String })
+      const make = <const Name extends string>(name: Name, needsApproval: boolean) =>
+        pipe(
+          Tool.make(name, {
+            parameters: Key,
+            success: Schema.String,
+            needsApproval: () => Effect.as(Effect.sleep(5), needsApproval)
+          }),
+          ToolPolicy.write({ keys: ({ k }) => [k] })
+        )
+      const run = ({ k }: typeof Key.Type) => Effect.succeed(k)
+      const plain = pipe(
+        Tool.make("write", { parameters: Key, success: Schema.String }),
+        ToolPolicy.write({ keys: ({ k }) => [k] })
+      )
+      const desk = stage([
+        [make("held", true), run],
+        [plain, run],
+        [reads("give"), ({ x }) => Effect.as(Effect.sleep(20), x)]
+      ])
+      const calls = [
+        call("c1", "give", { x: ["a", "b"] }),
+        call("c2", "held", { k: "a" }),
+        call("c3", "write", { k: "$c1[0]$" }),
+        call("c4", "write", { k: "$c1[1]$" }),
+        call("c5", "write", { k: { $ref: "c2" } })
+      ]
+      const expected = ["ok", "pending_approval", "deferred/waits_for_approval", "ok", "deferred/waits_for_approval"]
+      assert.deepStrictEqual((yield* turn(desk, calls, on1)).outcomes.map(words), expected)
+      for (const gap of [0, 7]) {
+        const online = yield* on(
+          desk,
+          Effect.gen(function*() {
+            const open = yield* Turn.open(desk.toolkit, on1)
+            for (const one of calls) {
+              yield* open.submit(one)
+              yield* Effect.sleep(gap)
+            }
+            return yield* open.end()
+          })
+        )
+        assert.deepStrictEqual(online.map((one: any) => words(one)), expected)
+      }
+    }))
+
   it.effect("a denial leaves nothing to need", () =>
     scoped(Effect.gen(function*() {
       paid.length = 0
@@ -491,6 +634,61 @@ describe("approval", () => {
       })
       assert.deepStrictEqual(outcomes.map(words), ["ok", "ok", "ok", "ok"])
       assert.deepStrictEqual(seen, [{ to: "$c1$" }])
+    })))
+
+  it.effect("edited, it takes another place, and what needs its result stays behind it", () =>
+    Effect.gen(function*() {
+      const Key = Schema.Struct({ k: Schema.String })
+      const keys = ({ k }: typeof Key.Type) => [k]
+      const make = <const Name extends string>(name: Name, needsApproval: boolean) =>
+        pipe(
+          Tool.make(name, { parameters: Key, success: Schema.String, needsApproval }),
+          ToolPolicy.write({ keys })
+        )
+      const log: Array<string> = []
+      const run = ({ k }: typeof Key.Type) => Effect.as(Effect.sleep(10), (log.push(k), k))
+      const desk = stage([[make("ask", true), run], [make("write", false), run]])
+      const calls = [
+        call("c1", "ask", { k: "a" }),
+        call("c2", "write", { k: "$c1$" }),
+        call("c3", "write", { k: "$c2$" }),
+        call("c4", "write", { k: "b" })
+      ]
+      const decide = () => Approval.edit({ k: "e" })
+      for (const execution of ["parallel", "sequential", 1] as const) {
+        log.length = 0
+        const { outcomes } = yield* turn(desk, calls, { ...on1, decide, execution })
+        assert.deepStrictEqual(outcomes.map(words), ["ok", "ok", "ok", "ok"], String(execution))
+        assert.deepStrictEqual(log.filter((k) => k === "e").length, 3)
+      }
+    }))
+
+  it.effect("edited beside a value that looks like a name, it runs with both, and so it does where a step exchanges arguments", () =>
+    scoped(Effect.gen(function*() {
+      paid.length = 0
+      const args = { to: ["$c1.name$"] }
+      const edited = ({ arguments: shown }: Approval.Request) => Approval.edit({ to: [...shown["to"] as any, 2] })
+      const pay = [call("c1", "text"), call("c2", "pay", args)]
+      const outcomes = yield* Turn.run(toolkit, pay, { ...on1, decide: edited })
+      const first = yield* Turn.runOrPark(toolkit, pay, on1)
+      if (first._tag !== "Parked") return assert.fail("nothing was held")
+      const decisions = [{ position: 1, decision: edited(first.parked.requests[0]!) }]
+      const then = yield* Turn.resume(toolkit, first.parked, { ...on1, decisions })
+      const step = TurnMiddleware.make("more", {
+        before: ({ params, tool }) =>
+          Effect.sync(() =>
+            tool.name === "note" ? TurnMiddleware.replaceArguments({ text: [...(params as any).text, 2] }) : undefined
+          )
+      })
+      const stepped = yield* Turn.run(toolkit, [call("c1", "text"), call("c2", "note", { text: ["$c1.name$"] })], {
+        ...on1,
+        middleware: [step]
+      })
+      assert.deepStrictEqual(
+        [outcomes, then.outcomes, stepped].map((list) => words(list[1])),
+        ["ok", "ok", "ok"]
+      )
+      assert.deepStrictEqual(paid, Array.from({ length: 3 }, () => ["$c1$", 2]))
     })))
 
   it.effect("the plan holds it, and all that needs it", () =>
@@ -543,6 +741,39 @@ describe("with the rest of a turn", () => {
         siblings: Siblings.failFast
       })
       assert.deepStrictEqual(first.outcomes.map(words), ["error/failed", "cancelled/by_sibling"])
+    }))
+
+  it.effect("a unit that is all or nothing hands its results on inside, and undoes them from the end", () =>
+    Effect.gen(function*() {
+      const undone: Array<unknown> = []
+      const books = <const Name extends string>(name: Name) =>
+        pipe(
+          Tool.make(name, { parameters: Any, success: Schema.Unknown, failure: Schema.String }),
+          ToolPolicy.write({ keys: () => [] }),
+          ToolPolicy.undo(({ x }) => Effect.sync(() => undone.push(x)))
+        )
+      const desk = stage([
+        [books("book"), ({ x }) => Effect.as(Effect.sleep(10), x)],
+        [books("lose"), () => Effect.andThen(Effect.sleep(10), Effect.fail("no"))]
+      ])
+      const calls = [
+        call("c1", "book", { x: 1 }),
+        call("c2", "book", { x: 1 }),
+        call("c3", "book", { x: ["$c2$"] }),
+        call("c4", "book", { x: ["$c3$"] })
+      ]
+      const options = { ...on1, siblings: Siblings.allOrNothing }
+      const stands = yield* turn(desk, calls, options)
+      assert.deepStrictEqual(stands.outcomes.map(words), Array(4).fill("ok"))
+      assert.deepStrictEqual((stands.outcomes[3] as any).encoded, [[1]])
+      assert.strictEqual(stands.at, 30)
+      const falls = yield* turn(desk, [...calls, call("c5", "lose", { x: "$c4$" })], options)
+      assert.deepStrictEqual(falls.outcomes.map(words), [...Array(4).fill("cancelled/by_sibling"), "error/failed"])
+      assert.deepStrictEqual(undone, [[[1]], [1], 1])
+      // Results of another unit are there when that is decided.
+      const unit = ({ id }: ToolCall.ToolCall) => id < "c3" ? "first" : "second"
+      const apart = yield* turn(desk, calls, { ...options, unit })
+      assert.deepStrictEqual(apart.outcomes.map(words), Array(4).fill("ok"))
     }))
 
   it.effect("waiting for a result is waiting for an earlier call, and has its clock", () =>
@@ -643,6 +874,32 @@ it.effect("a call that needs the result of one in a deadlock is no way out of it
     const found = outcomes.map((outcome) => (outcome as any).encoded as ReadonlyArray<string>)
     assert.include(found.flat(), "error/deadlock")
     assert.deepStrictEqual(outcomes.map(words), ["ok", "ok"])
+  }))
+
+it.effect("a call that touches something else in the end is not held up by work inside a call beside it", () =>
+  Effect.gen(function*() {
+    class Api extends Backend.Service<Api>()("references/Api") {}
+    const Keyed = Schema.Struct({ k: Schema.String })
+    const keyed = <const Name extends string>(name: Name) =>
+      Tool.make(name, { parameters: Keyed, success: Schema.Unknown, failure: Schema.String })
+    const desk: ReturnType<typeof stage> = stage([
+      [pipe(keyed("give"), ToolPolicy.read({ keys: () => [] })), ({ k }) => Effect.as(Effect.sleep(10), k)],
+      [
+        pipe(keyed("outer"), ToolPolicy.read({ keys: () => [] }), ToolPolicy.on(Api)) as Tool.Any,
+        ({ k }) => Effect.map(desk.run([call("n", "write", { k: `not ${k}` })]), (outcomes) => outcomes.map(words))
+      ],
+      [
+        pipe(keyed("write"), ToolPolicy.write({ keys: ({ k }) => [k] }), ToolPolicy.on(Api)) as Tool.Any,
+        ({ k }) => Effect.as(Effect.sleep(10), k)
+      ]
+    ], Layer.merge(Turn.layer(), Api.layer({ concurrency: 2 })))
+    const { at, outcomes } = yield* turn(desk, [
+      call("c1", "give", { k: "a" }),
+      call("c2", "outer", { k: "$c1$" }),
+      call("c3", "write", { k: "$c1$" })
+    ], on1)
+    assert.deepStrictEqual(outcomes.map(words), ["ok", "ok", "ok"])
+    assert.strictEqual(at, 20)
   }))
 
 // ---- Any turn -----------------------------------------------------------------------------------------------------

@@ -46,6 +46,8 @@ export class Taken implements TurnPlan.Entry {
   needs: ReadonlyArray<Reference> | undefined = undefined
   /** The same, for the plan. */
   references: ReadonlyArray<TurnPlan.Reference> | undefined = undefined
+  /** Results stand among its arguments: what looks like a name or a placeholder there is a value. */
+  whole = false
   /** Its keys read such an argument. */
   unresolved = false
   /** Its place among the calls of its turn, in the order in which they are placed. */
@@ -128,7 +130,7 @@ export interface IntakeOptions {
   readonly closed: string | undefined
   /** Arguments may name results of other calls of the turn. */
   readonly references: TurnPlan.References | undefined
-  /** Calls of which the arguments have their values already, in a turn that is resumed. */
+  /** Calls of which a human was shown the arguments, in a turn that is resumed: results that they name have been put in. */
   readonly filled: ReadonlySet<number> | undefined
 }
 
@@ -179,6 +181,10 @@ export class Intake {
     this.calls = calls
   }
 
+  get limits(): ArgumentLimits {
+    return this.options.limits
+  }
+
   /** What arguments could refer to. */
   private callsOfTurn(): Calls {
     const { calls } = this
@@ -213,7 +219,8 @@ export class Intake {
 
   take(call: ToolCall.ToolCall, position: number): Taken {
     const taken = new Taken(call, position)
-    const { unit } = this.options
+    const { filled, unit } = this.options
+    taken.whole = filled?.has(position) === true
     if (unit !== undefined) {
       try {
         taken.unit = String(unit(call, position))
@@ -302,8 +309,7 @@ export class Intake {
       taken.state = { _tag: "deferred", code: "dependency_failed", message }
       return
     }
-    // What was shown to a human are values, some of them perhaps results.
-    if (parsed.suspicious && tool.detect && this.options.filled?.has(taken.position) !== true) {
+    if (parsed.suspicious && tool.detect && !taken.whole) {
       const own = needs.length === 0 ? parsed.value : withoutNamed(parsed.value, needs)
       const found = Placeholders.find(own, this.callsOfTurn(), tool.literal, tool.requiredTexts)
       if (found !== undefined) {
@@ -318,9 +324,13 @@ export class Intake {
   }
 
   /** What the arguments of a call name. */
-  private namedBy({ position, tool }: Taken, args: Record<string, unknown>, suspicious: boolean): Named | undefined {
+  private namedBy(
+    { position, tool, whole }: Taken,
+    args: Record<string, unknown>,
+    suspicious: boolean
+  ): Named | undefined {
     const references = this.options.references!
-    if (!tool!.detect || this.options.filled?.has(position) === true) return undefined
+    if (!tool!.detect || whole) return undefined
     if (!suspicious && references.names === undefined) return undefined
     return this.callsByName(references).find(args, tool!.literal, position)
   }
@@ -343,6 +353,7 @@ export class Intake {
     other.repairedFrom = taken.repairedFrom
     other.unit = taken.unit
     other.place = taken.place
+    other.whole = true
     other.tool = taken.tool
     other.access = taken.access
     other.backend = taken.backend
@@ -439,6 +450,7 @@ export class Intake {
       other.repairedFrom = taken.repairedFrom
       other.unit = taken.unit
       other.place = taken.place
+      other.whole = taken.whole
       this.parse(other, taken.tool!.tool, false)
       const done = () =>
         other.state._tag === "open" ? other : other.state._tag === "refused" ||

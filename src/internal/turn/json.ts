@@ -46,11 +46,38 @@ export const parse = (raw: unknown, limits: ArgumentLimits): Parsed => {
     return invalid("the arguments must be one JSON object, and cannot be read")
   }
   if (state.problem !== undefined) return invalid(state.problem)
-  if (state.left < 0) return invalid(`the arguments have more than ${limits.maxKeys} members and items`)
-  if (state.size > limits.maxBytes) {
-    return invalid(`the arguments hold more than the ${limits.maxBytes} characters that are taken`)
-  }
+  const problem = tooMuch(state.size, state.left < 0 ? Infinity : 0, limits)
+  if (problem !== undefined) return invalid(problem)
   return { _tag: "ok", value: value as Record<string, unknown>, suspicious: state.suspicious }
+}
+
+/** How much of the limits of arguments something takes. */
+export interface Size {
+  readonly characters: number
+  readonly members: number
+}
+
+/** The words for arguments that hold too much; undefined where they do not. */
+export const tooMuch = (characters: number, members: number, limits: ArgumentLimits): string | undefined =>
+  members > limits.maxKeys
+    ? `the arguments have more than ${limits.maxKeys} members and items`
+    : characters > limits.maxBytes
+    ? `the arguments hold more than the ${limits.maxBytes} characters that are taken`
+    : undefined
+
+/** What a JSON value takes, counted as `parse` counts. */
+export const sizeOf = (value: unknown): Size => {
+  if (typeof value === "string") return { characters: value.length, members: 0 }
+  if (typeof value !== "object" || value === null) return { characters: 0, members: 0 }
+  let characters = 0
+  let members = 0
+  for (const key of Object.keys(value)) {
+    if (!Array.isArray(value)) characters += key.length
+    const inner = sizeOf((value as Record<string, unknown>)[key])
+    characters += inner.characters
+    members += 1 + inner.members
+  }
+  return { characters, members }
 }
 
 interface WalkState {

@@ -56,6 +56,7 @@ const closed = new RegExp(`\\$(${word})[^$\\n<>{}]{0,200}\\$(?![A-Za-z0-9_{(])`,
 const template = new RegExp(`\\$\\{\\s*(${word})`, "g")
 const double = new RegExp(`\\{\\{\\s*\\$?(${word})[^{}]*\\}\\}`, "g")
 const tag = new RegExp(`<(${word})>`, "g")
+const endTag = new RegExp(`</(${word})`, "g")
 const plain = new RegExp(`^${word}`)
 const number = /^\$(?:([0-9]+)|\{([0-9]+)\})$/
 const numbers = /\$(?:([0-9]+)(?![0-9A-Za-z_.])|\{([0-9]+)\})/g
@@ -64,6 +65,10 @@ const pointer = /^(?:#\/|\.(?:results?|output|id)(?![A-Za-z0-9_]))/
 
 /** A place in the list of calls, as planners number them. */
 export const place = /^API_call_([0-9]+)(?: response)?$/i
+
+/** The names that a text closes as tags: what stands in a tag of such a name is markup. */
+export const endTags = (text: string): ReadonlySet<string> =>
+  new Set(Array.from(text.matchAll(endTag), ([_, name]) => name!))
 
 /** What is said of a call behind the sign that closes its name. */
 const steps = /^(?:\.[A-Za-z_][A-Za-z0-9_-]*|\[[0-9]+\])*/
@@ -86,13 +91,20 @@ const atStartAlone = (text: string, calls: Calls): Mention | undefined => {
 export const mentions = (text: string, calls: Calls, all: boolean): ReadonlyArray<Mention> => {
   const found: Array<Mention> = []
   const enough = () => !all && found.length > 0
+  // Both lists run from the beginning of the text to its end.
   const within = (form: RegExp, mention: (match: RegExpExecArray) => Mention | undefined): boolean => {
+    const known = found.splice(0)
+    let at = 0
     for (const match of text.matchAll(form)) {
       const one = mention(match)
-      if (one === undefined || found.some(({ end, start }) => start < one.end && one.start < end)) continue
+      if (one === undefined) continue
+      while (at < known.length && known[at]!.end <= one.start) found.push(known[at++]!)
+      const last = found.at(-1)
+      if ((last !== undefined && last.end > one.start) || (at < known.length && known[at]!.start < one.end)) continue
       found.push(one)
       if (!all) break
     }
+    while (at < known.length) found.push(known[at++]!)
     return enough()
   }
   const start = all ? undefined : atStart(text, calls)
@@ -103,6 +115,9 @@ export const mentions = (text: string, calls: Calls, all: boolean): ReadonlyArra
     label,
     rest: match[0].slice(match[0].indexOf(label, before.length) + label.length, match[0].length - after).trimEnd()
   })
+  // The next closing brace, and the names of closing tags: looked up once, however many there are.
+  let close = -2
+  let ends: ReadonlySet<string> | undefined
   if (
     within(closed, (match) => {
       const label = idAtStart(match[1]!, calls, match[0] === `$${match[1]!}$` ? /^$|^[.[#]/ : member)
@@ -111,7 +126,7 @@ export const mentions = (text: string, calls: Calls, all: boolean): ReadonlyArra
     within(template, (match) => {
       const label = idAtStart(match[1]!, calls, all ? /^$|^[.[#]/ : member)
       if (label === undefined) return undefined
-      const close = text.indexOf("}", match.index)
+      if (close !== -1 && close < match.index) close = text.indexOf("}", match.index)
       const end = close === -1 ? match.index + match[0].length : close + 1
       const from = text.indexOf(label, match.index) + label.length
       return { start: match.index, end, label, rest: text.slice(from, close === -1 ? end : close).trimEnd() }
@@ -121,9 +136,8 @@ export const mentions = (text: string, calls: Calls, all: boolean): ReadonlyArra
       return label === undefined ? undefined : inner(label, match, "{{", 2)
     }) ||
     within(tag, (match) => {
-      if (text.includes(`</${match[1]!}`)) return undefined
       const label = idAtStart(match[1]!, calls)
-      if (label === undefined) return undefined
+      if (label === undefined || (ends ??= endTags(text)).has(match[1]!)) return undefined
       const end = match.index + match[0].length
       const behind = steps.exec(text.slice(end, end + 400))![0]
       return { start: match.index, end: end + behind.length, label, rest: match[1]!.slice(label.length) + behind }

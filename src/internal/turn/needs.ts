@@ -3,6 +3,7 @@
  *
  * - E1: such a call has its place from the start, behind those that it needs. It is decoded when all of them have their answers.
  * - E2: without a result it is answered so. Before the end of a list that still comes it only waits: the response may be cut short.
+ * - E3: what has taken effect in a unit that is all or nothing has its result for the others of the unit, which is decided after them.
  */
 import type * as Outcome from "../../Outcome.ts"
 import * as Answers from "./answers.ts"
@@ -26,9 +27,14 @@ export class Needs {
   add(run: Run): void {
     const { needs } = run.taken
     if (needs === undefined || run.phase !== "waiting") return
+    let held: number | undefined
     for (const call of new Set(needs.map(({ call }) => call))) {
-      if (this.turn.slots[call] !== undefined) continue
+      if (this.answerFor(run, call) !== undefined) continue
       run.missing++
+      if (this.turn.isHeld(call)) {
+        held = call
+        continue
+      }
       const known = this.waiting.get(call)
       if (known === undefined) this.waiting.set(call, [run])
       else known.push(run)
@@ -37,9 +43,18 @@ export class Needs {
       this.ready.push(run)
       return this.turn.touch()
     }
+    if (held !== undefined) return this.answerWithheld(run, held)
     if (run.waitedForKeys) return
     run.waitedForKeys = true
     this.turn.tellKeysAwaited(run)
+  }
+
+  /** What a call was answered, as far as another one may use it. */
+  private answerFor(run: Run, call: number): Outcome.Outcome<any> | undefined {
+    const { slots } = this.turn
+    if (slots[call] !== undefined) return slots[call]
+    const source = this.turn.runOf(call)
+    return source?.phase === "ended" && source.group === run.group ? source.applied?.outcome : undefined
   }
 
   /** A call has its answer: those that need it may go on. */
@@ -51,15 +66,38 @@ export class Needs {
     this.turn.touch()
   }
 
+  /** A call has taken effect, and is answered when its unit is decided: those of the unit that need it may go on (E3). */
+  applied(source: Run): void {
+    for (const position of [source.position, ...source.twins ?? []]) {
+      const waiting = this.waiting.get(position)
+      if (waiting === undefined) continue
+      this.waiting.set(position, waiting.filter((run) => run.group !== source.group))
+      for (const run of waiting) if (run.group === source.group && --run.missing === 0) this.ready.push(run)
+    }
+    this.turn.touch()
+  }
+
+  /** The calls that wait for the result of a run, over others as well, in the order of their places. */
+  behind(run: Run): ReadonlyArray<Run> {
+    const found = new Set([run])
+    for (const later of this.turn.runs) {
+      if (later.phase !== "waiting" || later.concluding || later.missing === 0) continue
+      if (later.taken.needs!.some(({ call }) => found.has(this.turn.runOf(call)!))) found.add(later)
+    }
+    found.delete(run)
+    return [...found]
+  }
+
   /** A call is held: those that need its result wait with it for what a human decides. */
   withhold(position: number): void {
     const waiting = this.waiting.get(position) ?? []
     this.waiting.delete(position)
-    for (const run of waiting) {
-      if (run.phase !== "waiting" || run.concluding) continue
-      const need = run.taken.needs!.find(({ call }) => call === position)!
-      this.turn.answerUnstarted(run, Answers.withheld(run, words(need, this.turn.setting.calls)))
-    }
+    for (const run of waiting) if (run.phase === "waiting" && !run.concluding) this.answerWithheld(run, position)
+  }
+
+  private answerWithheld(run: Run, position: number): void {
+    const need = run.taken.needs!.find(({ call }) => call === position)!
+    this.turn.answerUnstarted(run, Answers.withheld(run, words(need, this.turn.setting.calls)))
   }
 
   /** Puts results where they are named, and finds out what the calls come to with them. */
@@ -71,16 +109,23 @@ export class Needs {
   }
 
   private resolveOne(run: Run): void {
-    const { setting, slots } = this.turn
-    const { calls, intake } = setting
+    const { calls, intake } = this.turn.setting
     const { encoded, needs } = run.taken
-    const without = needs!.find(({ call }) => slots[call]!.status !== "ok")
+    const answerTo = (call: number) => this.answerFor(run, call)!
+    const without = needs!.find(({ call }) => answerTo(call).status !== "ok")
     if (without !== undefined) {
-      return this.turn.answerUnstarted(run, Answers.withoutResult(run, words(without, calls), slots[without.call]!))
+      return this.turn.answerUnstarted(run, Answers.withoutResult(run, words(without, calls), answerTo(without.call)))
     }
-    const found = fill(encoded!, needs!, (call) => (slots[call] as Outcome.Ok<string, unknown>).encoded)
+    const resultOf = (call: number) => (answerTo(call) as Outcome.Ok<string, unknown>).encoded
+    const found = fill(encoded!, needs!, resultOf, intake.limits)
     if ("missing" in found) {
       return this.turn.answerUnstarted(run, Answers.withoutPart(run, words(found.missing, calls)))
+    }
+    if ("problem" in found) {
+      return this.turn.answerUnstarted(
+        run,
+        Answers.refused(run, "invalid_arguments", `tool "${run.name}": ${found.problem}`)
+      )
     }
     const taken = intake.filled(run.taken, found.args)
     if (taken.pending === undefined) return this.decoded(run, taken)

@@ -203,8 +203,8 @@ export class Online {
     if (this.held?.conflicts({ write: one.access === "write", keys }) === true) run.behindHeld = true
     // Arguments that take time to decode may be ready after the end.
     if (one.access === "write" || ToolCall.isCutShort(this.ended?.reason)) this.gate(run)
-    if (run.behindHeld && asking === undefined) {
-      // It will not be run: it takes no place.
+    if (run.behindHeld && asking === undefined && one.needs === undefined) {
+      // It will not be run: it takes no place. What needs a result may yet turn out to touch something else.
       this.gate(run)
       return state.touch()
     }

@@ -8,7 +8,8 @@
  */
 import type * as ToolCall from "../../ToolCall.ts"
 import type * as TurnPlan from "../../TurnPlan.ts"
-import { type Calls, type Mention, mentions, target } from "./mentions.ts"
+import { type ArgumentLimits, type Size, sizeOf, tooMuch } from "./json.ts"
+import { type Calls, endTags, type Mention, mentions, target } from "./mentions.ts"
 
 type Step = string | number
 
@@ -112,8 +113,7 @@ export class Nameable implements Calls {
           const whole = one.start === 0 && one.end === text.length
           add(path, whole ? undefined : { start: before + one.start, end: before + one.end }, one)
         }
-        if (found.length === 0) this.unknown(text, (label) => missing(path, label), () => (open = true))
-        return
+        return this.unknown(without(text, found), (label) => missing(path, label), () => (open = true))
       }
       if (typeof value !== "object" || value === null) return
       if (Array.isArray(value)) return value.forEach((item, i) => visit(item, [...path, i]))
@@ -167,11 +167,23 @@ const forms = [
   /^(API_call_[0-9]+)(?: response)?$/gi
 ]
 
+/** A text but for its parts that name calls. */
+const without = (text: string, found: ReadonlyArray<Mention>): string => {
+  let rest = ""
+  let from = 0
+  for (const { end, start } of found) {
+    rest += `${text.slice(from, start)} `
+    from = end
+  }
+  return rest + text.slice(from)
+}
+
 /** What stands where the forms have the name of a call. */
 function* labelsIn(text: string): Generator<string> {
+  let ends: ReadonlySet<string> | undefined
   for (const form of forms) {
     for (const [whole, label] of text.matchAll(form)) {
-      if (whole.startsWith("<") && text.includes(`</${label}`)) continue
+      if (whole.startsWith("<") && (ends ??= endTags(text)).has(label!)) continue
       yield label!
     }
   }
@@ -192,7 +204,7 @@ const stepsOf = (rest: string): ReadonlyArray<Step> | undefined => {
     })
   }
   const steps: Array<Step> = []
-  const step = /\s*(?:\.\s*([^.[\]]*[^.[\]\s])|\[\s*(?:([0-9]+)|"([^"]*)"|'([^']*)')\s*\])\s*/y
+  const step = /\s*(?:\.\s*([^.[\]\s]+(?:\s+[^.[\]\s]+)*)|\[\s*(?:([0-9]+)|"([^"]*)"|'([^']*)')\s*\])\s*/y
   while (step.lastIndex < rest.length) {
     const match = step.exec(rest)
     if (match === null) return undefined
@@ -235,26 +247,66 @@ export const words = ({ at, call, path }: Reference, calls: ReadonlyArray<ToolCa
 export const pointerOf = (at: ReadonlyArray<Step>): string =>
   at.map((step) => `/${String(step).replaceAll("~", "~0").replaceAll("/", "~1")}`).join("")
 
-/** The arguments with the results in place; the reference that leads nowhere where there is one. */
+/** A value that is put in, and how much of the limits of arguments it takes. */
+interface Value {
+  readonly value: unknown
+  readonly text: string
+  readonly size: Size
+}
+
+export type Filled =
+  | { readonly args: Record<string, unknown> }
+  /** The first reference that leads nowhere. */
+  | { readonly missing: Reference }
+  /** The values are more than arguments may hold: they are not put together. */
+  | { readonly problem: string }
+
+/** The arguments with the results in place. */
 export const fill = (
   args: Record<string, unknown>,
   references: ReadonlyArray<Reference>,
-  resultOf: (call: number) => unknown
-): { readonly args: Record<string, unknown> } | { readonly missing: Reference } => {
+  resultOf: (call: number) => unknown,
+  limits: ArgumentLimits
+): Filled => {
+  const values: Array<Value> = []
+  const known = new Map<string, Value>()
+  let characters = 0
+  let members = 0
+  for (const reference of references) {
+    const { at, call, part } = reference
+    const name = `${part === undefined} ${call} ${pointerOf(at)}`
+    let found = known.get(name)
+    if (found === undefined) {
+      const value = valueAt(resultOf(call), at)
+      if (value === nothing || value === undefined) return { missing: reference }
+      const text = part === undefined ? "" : typeof value === "string" ? value : JSON.stringify(value)
+      known.set(name, found = { value, text, size: sizeOf(part === undefined ? value : text) })
+    }
+    characters += found.size.characters
+    members += found.size.members
+    const problem = tooMuch(characters, members, limits)
+    if (problem !== undefined) return { problem }
+    values.push(found)
+  }
   const filled = copy(args) as Record<string, unknown>
-  // Parts of one text are filled from its end, so that those before them stay where they are.
-  for (const reference of references.toReversed()) {
-    const { at, call, part, path } = reference
-    const value = valueAt(resultOf(call), at)
-    if (value === nothing || value === undefined) return { missing: reference }
+  for (let i = 0; i < references.length;) {
+    const { part, path } = references[i]!
     let holder = filled as Record<Step, unknown>
     for (const step of path.slice(0, -1)) holder = holder[step] as Record<Step, unknown>
     const last = path.at(-1)!
-    let put = copy(value)
-    if (part !== undefined) {
+    let put: unknown
+    if (part === undefined) put = copy(values[i++]!.value)
+    else {
+      // All parts of one text, from its beginning to its end.
       const text = holder[last] as string
-      put = text.slice(0, part.start) + (typeof value === "string" ? value : JSON.stringify(value)) +
-        text.slice(part.end)
+      let whole = ""
+      let from = 0
+      for (; i < references.length && references[i]!.path === path; i++) {
+        const { end, start } = references[i]!.part!
+        whole += text.slice(from, start) + values[i]!.text
+        from = end
+      }
+      put = whole + text.slice(from)
     }
     // A member of this name would else be the prototype of its holder.
     Object.defineProperty(holder, last, { value: put, enumerable: true, configurable: true, writable: true })

@@ -171,8 +171,10 @@ export class TurnState implements TurnPlan.Nested {
     for (const ancestor of this.ancestors!) if (ancestor.turn === run.turn) return false
     return true
   }
-  withdraw(owner: object): void {
-    ;(owner as Run).withdraw()
+  withdraw(node: TurnPlan.Node): void {
+    const run = node.owner as Run
+    // It may have another place by now, which is not in the way.
+    if (run.node === node) run.withdraw()
   }
 
   step(f: () => void): void {
@@ -518,6 +520,14 @@ export class TurnState implements TurnPlan.Nested {
       return
     }
     const { node } = run
+    this.takePlaceAgain(run, node)
+    // What needs its result stays behind it: else each would wait for the other.
+    for (const later of this.needs?.behind(run) ?? []) {
+      if (later.node !== undefined) this.takePlaceAgain(later, later.node)
+    }
+  }
+
+  private takePlaceAgain(run: Run, node: TurnPlan.Node | undefined): void {
     run.node = undefined
     this.takePlace(run)
     if (node !== undefined) this.setting.runtime.endNode(node, false)
@@ -1154,6 +1164,7 @@ export class TurnState implements TurnPlan.Nested {
     if (applied !== undefined) {
       applied.outcome = outcome
       ;(run.group as Unit).keep(run)
+      this.needs?.applied(run)
       this.event((base) => ({ ...base(run), _tag: "CallApplied" }))
     } else if (undoing === undefined) this.answer(run, outcome)
     this.release(run)
@@ -1355,6 +1366,13 @@ export class TurnState implements TurnPlan.Nested {
       else run.stop(stop)
     })
     return done
+  }
+
+  /** Whether a call, or one that is the same, waits for approval. */
+  isHeld(position: number): boolean {
+    if (this.slots[position] !== undefined || this.rare === undefined) return false
+    const { held, heldTwins } = this.rare
+    return held.some((one) => one.position === position) || heldTwins.some(({ taken }) => taken.position === position)
   }
 
   /** Takes a call out of those that are held; the first that is the same takes its place. */

@@ -162,8 +162,8 @@ export interface Nested {
   readonly isAncestor: (owner: object) => boolean
   /** Whether this earlier call goes before the nested one: it has started, or stands beside it. */
   readonly goesFirst: (owner: object) => boolean
-  /** The owner was in line for its start and now waits again. */
-  readonly withdraw: (owner: object) => void
+  /** Whoever this stands for was in line for its start, and now waits again. */
+  readonly withdraw: (node: Node) => void
 }
 
 const rootPath: ReadonlyArray<ReadonlyArray<string>> = [[]]
@@ -288,7 +288,7 @@ export class Claims {
               continue
             }
             link(node, next, key)
-            nested.withdraw(next.owner)
+            nested.withdraw(next)
           }
         }
         if (next.deps !== undefined) { for (const dep of next.deps) if (dep !== node) stack.push(dep) }
