@@ -20,6 +20,7 @@ import type * as TurnError from "../TurnError.ts"
 import * as Dialect from "./Dialect.ts"
 import { fileOf, type Part, textIn, wordsOf } from "./parts.ts"
 import { assembly } from "./stream/anthropicMessages.ts"
+import { text as stringOf } from "./stream/parts.ts"
 
 const name = "Anthropic Messages"
 
@@ -184,15 +185,16 @@ const blockTypes =
  * @since 0.1.0
  * @stability experimental
  */
-export const matches = (input: unknown): boolean => {
-  if (!Dialect.isRecord(input) || input.role !== "assistant") return false
-  const blocks = Array.isArray(input.content) ? input.content.filter(Dialect.isRecord) : []
-  if (blocks.some((block) => block.type === "output_text" || block.type === "refusal")) return false
-  return (input.type === "message" && "content" in input) || "stop_reason" in input ||
-    blocks.some((block) =>
-      blockTypes.test(String(block.type)) && (block.type !== "thinking" || typeof block.thinking === "string")
-    )
-}
+export const matches = (input: unknown): boolean =>
+  Dialect.looksLike(() => {
+    if (!Dialect.isRecord(input) || input.role !== "assistant") return false
+    const blocks = Array.isArray(input.content) ? input.content.filter(Dialect.isRecord) : []
+    if (blocks.some((block) => block.type === "output_text" || block.type === "refusal")) return false
+    return (input.type === "message" && "content" in input) || "stop_reason" in input ||
+      blocks.some((block) =>
+        blockTypes.test(stringOf(block.type)) && (block.type !== "thinking" || typeof block.thinking === "string")
+      )
+  })
 
 /**
  * Takes the calls out of a message.
@@ -218,22 +220,27 @@ export const matches = (input: unknown): boolean => {
  * @since 0.1.0
  * @stability experimental
  */
-export const decode = (input: unknown): Result.Result<Dialect.Decoded<Message>, TurnError.TurnError> => {
-  if (!Dialect.isRecord(input)) {
-    return Dialect.refuse(name, "", "a message of the assistant", Dialect.describe(input))
-  }
-  const checked = Dialect.check(name, Message, input)
-  if (Result.isFailure(checked)) return Result.fail(checked.failure)
-  // The schema transforms nothing, so the input is a message too, and it has the fields that the schema does not name.
-  const message = input as unknown as Message
-  const calls: Array<ToolCall.ToolCall> = []
-  for (const [index, block] of blocksOf(message).entries()) {
-    if (!isCall(block)) continue
-    if (block.name == null) return Dialect.refuse(name, `content[${index}].name`, "a value", "nothing")
-    calls.push({ id: block.id ?? "", name: block.name, ...("input" in block ? { arguments: block.input } : undefined) })
-  }
-  return Result.succeed({ message, calls, finishReason: finishReason(message.stop_reason) })
-}
+export const decode = (input: unknown): Result.Result<Dialect.Decoded<Message>, TurnError.TurnError> =>
+  Dialect.safely(name, () => {
+    if (!Dialect.isRecord(input)) {
+      return Dialect.refuse(name, "", "a message of the assistant", Dialect.describe(input))
+    }
+    const checked = Dialect.check(name, Message, input)
+    if (Result.isFailure(checked)) return Result.fail(checked.failure)
+    // The schema transforms nothing, so the input is a message too, and it has the fields that the schema does not name.
+    const message = input as unknown as Message
+    const calls: Array<ToolCall.ToolCall> = []
+    for (const [index, block] of blocksOf(message).entries()) {
+      if (!isCall(block)) continue
+      if (block.name == null) return Dialect.refuse(name, `content[${index}].name`, "a value", "nothing")
+      calls.push({
+        id: block.id ?? "",
+        name: block.name,
+        ...("input" in block ? { arguments: block.input } : undefined)
+      })
+    }
+    return Result.succeed({ message, calls, finishReason: finishReason(message.stop_reason) })
+  })
 
 const blocksOf = ({ content }: Message): ReadonlyArray<Block> => typeof content === "string" ? [] : content
 
@@ -299,23 +306,24 @@ export const history = (
   calls: ReadonlyArray<ToolCall.ToolCall>,
   outcomes: ReadonlyArray<Outcome.Outcome<any>>,
   options?: Dialect.HistoryOptions
-): Result.Result<Array<AssistantMessage | ResultMessage>, TurnError.TurnError> => {
-  const uses = blocksOf(message).filter(isCall)
-  const ids = uses.map((block) => block.id ?? "")
-  const answered = Dialect.answer(name, { path: "content", ids }, calls, outcomes, options, form)
-  if (Result.isFailure(answered)) return Result.fail(answered.failure)
-  const content = typeof message.content === "string"
-    ? message.content
-    : ended(Dialect.inPlace<Block, SentBlock>(message.content, isCall, answered.success, sentCall, keptBlock))
-  if (content.length === 0 || (typeof content === "string" && content.trim() === "")) {
-    return Dialect.refuse(name, "content", "text or calls (an empty message is refused)", "an empty message")
-  }
-  const sent: Array<AssistantMessage | ResultMessage> = [{ role: "assistant", content }]
-  if (answered.success.length > 0) {
-    sent.push({ role: "user", content: answered.success.map((one) => resultOf(uses[one.position]!, one)) })
-  }
-  return Dialect.checked(name, sent, (one) => one.role === "user" ? Results : Assistant)
-}
+): Result.Result<Array<AssistantMessage | ResultMessage>, TurnError.TurnError> =>
+  Dialect.safely(name, () => {
+    const uses = blocksOf(message).filter(isCall)
+    const ids = uses.map((block) => block.id ?? "")
+    const answered = Dialect.answer(name, { path: "content", ids }, calls, outcomes, options, form)
+    if (Result.isFailure(answered)) return Result.fail(answered.failure)
+    const content = typeof message.content === "string"
+      ? message.content
+      : ended(Dialect.inPlace<Block, SentBlock>(message.content, isCall, answered.success, sentCall, keptBlock))
+    if (content.length === 0 || (typeof content === "string" && content.trim() === "")) {
+      return Dialect.refuse(name, "content", "text or calls (an empty message is refused)", "an empty message")
+    }
+    const sent: Array<AssistantMessage | ResultMessage> = [{ role: "assistant", content }]
+    if (answered.success.length > 0) {
+      sent.push({ role: "user", content: answered.success.map((one) => resultOf(uses[one.position]!, one)) })
+    }
+    return Dialect.checked(name, sent, (one) => one.role === "user" ? Results : Assistant)
+  })
 
 const sentCall = (block: Block, one: Dialect.Answered): ToolUse => ({
   ...block,

@@ -126,15 +126,16 @@ export const assembler = <Message>(
   return {
     push: (event) => {
       if (failed !== undefined) return Result.fail(failed)
-      const calls = push(event)
+      const calls = safely("stream", () => push(event))
       if (Result.isFailure(calls)) failed = calls.failure
       return calls
     },
     end: () =>
-      Result.map(
-        decode(assembly.response()),
-        (decoded): Decoded<Message> => isOver() ? decoded : { ...decoded, finishReason: "error" }
-      ),
+      safely("stream", () =>
+        Result.map(
+          decode(assembly.response()),
+          (decoded): Decoded<Message> => isOver() ? decoded : { ...decoded, finishReason: "error" }
+        )),
     isOver
   }
 }
@@ -238,7 +239,7 @@ export const pair = (
   }
   const answered: Array<Answered> = []
   const seen = new Map<string, Set<string>>()
-  const taken = new Set(calls.map((call) => call.id))
+  const ids: Ids = { taken: new Set(calls.map((call) => call.id)), counts: new Map() }
   for (const [position, call] of calls.entries()) {
     const outcome = outcomes[position]!
     if (outcome.position !== position || outcome.id !== call.id) {
@@ -271,7 +272,7 @@ export const pair = (
       position,
       id: contents === undefined && (call.id === "" ? form.byPlace === true : fits(form.id, call.id))
         ? call.id
-        : freshId(position, taken, options, form),
+        : freshId(position, ids, options, form),
       name: nameOf(call, outcome, options, form),
       call,
       outcome,
@@ -304,9 +305,15 @@ const canonical = (value: unknown): string | undefined => {
 const fits = (form: RegExp | undefined, text: string): boolean =>
   text !== "" && text.isWellFormed() && (form === undefined || form.test(text))
 
+interface Ids {
+  readonly taken: Set<string>
+  /** Which number an id was last told apart by: one name may be wished for by thousands of calls. */
+  readonly counts: Map<string, number>
+}
+
 const freshId = (
   position: number,
-  taken: Set<string>,
+  { counts, taken }: Ids,
   options: HistoryOptions | undefined,
   form: Form
 ): string => {
@@ -314,7 +321,9 @@ const freshId = (
   const named = options?.newId?.(position) ?? own
   const wanted = fits(form.id, named) ? named : own
   let id = wanted
-  for (let n = 2; taken.has(id); n++) {
+  while (taken.has(id)) {
+    const n = (counts.get(wanted) ?? 1) + 1
+    counts.set(wanted, n)
     const next = `${wanted}_${n}`
     id = fits(form.id, next) ? next : `${own}_${n}`
   }
@@ -531,6 +540,48 @@ export const refuse = (
   received: string
 ): Result.Result<never, TurnError.TurnError> =>
   Result.fail(TurnError.make(new TurnError.InvalidMessage({ dialect, path, expected, received })))
+
+/**
+ * Reads or writes something that nobody has checked yet (W4 of this module's header): what throws on the way, a getter, a proxy, a
+ * list too deep to be walked, is refused.
+ *
+ * @category errors
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const safely = <A>(
+  dialect: string,
+  use: () => Result.Result<A, TurnError.TurnError>
+): Result.Result<A, TurnError.TurnError> => {
+  try {
+    return use()
+  } catch (error) {
+    return refuse(dialect, "", "a value as JSON has it, of no great depth", `one that throws (${thrown(error)})`)
+  }
+}
+
+/**
+ * Looks at the shape of something that nobody has checked yet: what throws on the way has none (W4 of this module's header).
+ *
+ * @category predicates
+ * @since 0.1.0
+ * @stability experimental
+ */
+export const looksLike = (is: () => boolean): boolean => {
+  try {
+    return is()
+  } catch {
+    return false
+  }
+}
+
+const thrown = (error: unknown): string => {
+  try {
+    return TurnError.show(error instanceof Error ? error.message : error)
+  } catch {
+    return "what cannot be shown"
+  }
+}
 
 /**
  * Tells a JSON object from everything else.

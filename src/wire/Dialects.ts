@@ -11,6 +11,7 @@ import * as GeminiContents from "./GeminiContents.ts"
 import * as Neutral from "./Neutral.ts"
 import * as OpenAiChat from "./OpenAiChat.ts"
 import * as OpenAiResponses from "./OpenAiResponses.ts"
+import { text as stringOf } from "./stream/parts.ts"
 
 /**
  * A dialect, whichever it is.
@@ -53,19 +54,20 @@ export const dialects: ReadonlyArray<AnyDialect> = [
  * @since 0.1.0
  * @stability experimental
  */
-export const detect = (input: unknown): Result.Result<AnyDialect, TurnError.TurnError> => {
-  const dialect = dialects.find((dialect) => dialect.matches(input))
-  return dialect === undefined
-    ? Dialect.refuse(
-      "unknown",
-      "",
-      'a Chat Completions response (with "choices"), a Responses response (with "output"), an Anthropic message (with "content"), ' +
-        'a Gemini response (with "candidates"), the assistant\'s message of one of these, or calls in the neutral form ' +
-        '({"calls": [{"id", "name", "arguments"}]}, or the list alone)',
-      describe(input)
-    )
-    : Result.succeed(dialect)
-}
+export const detect = (input: unknown): Result.Result<AnyDialect, TurnError.TurnError> =>
+  Dialect.safely("unknown", () => {
+    const dialect = dialects.find((dialect) => dialect.matches(input))
+    return dialect === undefined
+      ? Dialect.refuse(
+        "unknown",
+        "",
+        'a Chat Completions response (with "choices"), a Responses response (with "output"), an Anthropic message (with "content"), ' +
+          'a Gemini response (with "candidates"), the assistant\'s message of one of these, or calls in the neutral form ' +
+          '({"calls": [{"id", "name", "arguments"}]}, or the list alone)',
+        describe(input)
+      )
+      : Result.succeed(dialect)
+  })
 
 const describe = (input: unknown): string => {
   if (Array.isArray(input)) return describeList(input)
@@ -111,4 +113,4 @@ const describeList = (input: ReadonlyArray<unknown>): string => {
 
 /** Chunks of Chat Completions and Gemini look like responses; the others name what they are. */
 const isEvent = (input: Record<string, unknown>): boolean =>
-  /^(response\.\w|message_(start|delta|stop)$|content_block_|ping$)/.test(String(input.type))
+  /^(response\.\w|message_(start|delta|stop)$|content_block_|ping$)/.test(stringOf(input.type))

@@ -59,14 +59,11 @@ export const parser = (): Parser => {
   let blank = ""
   const read = (text: string): ReadonlyArray<Read> => {
     if (reader !== undefined) return reader.push(text)
-    const all = blank + text
-    const first = /[^\s\uFEFF]/.exec(all)?.[0]
-    if (first === undefined) {
-      blank = all
-      return []
-    }
+    const first = /[^\s\uFEFF]/.exec(text)?.[0]
+    blank += text
+    if (first === undefined) return []
     reader = first === "{" || first === "[" ? new JsonEvents(name) : new SseEvents()
-    return reader.push(all.replace(/^\uFEFF/, ""))
+    return reader.push(blank.replace(/^\uFEFF/, ""))
   }
   return {
     push: (piece) => read(typeof piece === "string" ? piece : decoder.decode(piece, { stream: true })),
@@ -169,22 +166,23 @@ export const parse = (text: string): Result.Result<ReadonlyArray<unknown>, TurnE
  * @since 0.1.0
  * @stability experimental
  */
-export const detect = (events: ReadonlyArray<unknown>): Result.Result<AnyDialect, TurnError.TurnError> => {
-  for (const event of events) {
-    const id = Dialect.isRecord(event) ? idOf(event) : undefined
-    const dialect = id === undefined ? undefined : dialects.find((dialect) => dialect.id === id)
-    if (dialect !== undefined) return Result.succeed(dialect)
-  }
-  const error = events.find((event) => Dialect.isRecord(event) && event.error != null)
-  return Dialect.refuse(
-    name,
-    "",
-    "chunks of Chat Completions or Gemini, events of Responses or Anthropic, or calls in the neutral form",
-    error === undefined
-      ? `${events.length} events that are none of these${events.length === 0 ? "" : `: ${TurnError.show(events[0])}`}`
-      : `the provider's error ${wordsOf((error as { readonly error: unknown }).error)}`
-  )
-}
+export const detect = (events: ReadonlyArray<unknown>): Result.Result<AnyDialect, TurnError.TurnError> =>
+  Dialect.safely(name, () => {
+    for (const event of events) {
+      const id = Dialect.isRecord(event) ? idOf(event) : undefined
+      const dialect = id === undefined ? undefined : dialects.find((dialect) => dialect.id === id)
+      if (dialect !== undefined) return Result.succeed(dialect)
+    }
+    const error = events.find((event) => Dialect.isRecord(event) && event.error != null)
+    return Dialect.refuse(
+      name,
+      "",
+      "chunks of Chat Completions or Gemini, events of Responses or Anthropic, or calls in the neutral form",
+      error === undefined
+        ? `${events.length} events that are none of these${events.length === 0 ? "" : `: ${TurnError.show(events[0])}`}`
+        : `the provider's error ${wordsOf((error as { readonly error: unknown }).error)}`
+    )
+  })
 
 const wordsOf = (error: unknown): string =>
   JSON.stringify(Dialect.isRecord(error) && typeof error.message === "string" ? error.message : error)

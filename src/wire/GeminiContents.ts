@@ -159,11 +159,13 @@ export type ResponsePart =
  * @stability experimental
  */
 export const matches = (input: unknown): boolean =>
-  Dialect.isRecord(input) &&
-  (Array.isArray(input.candidates) || Dialect.isRecord(input.promptFeedback) ||
-    (input.role === "model" && !("content" in input)) ||
-    (!("role" in input) && Array.isArray(input.parts)) ||
-    (Dialect.isRecord(input.content) && ("finishReason" in input || Array.isArray(input.content.parts))))
+  Dialect.looksLike(() =>
+    Dialect.isRecord(input) &&
+    (Array.isArray(input.candidates) || Dialect.isRecord(input.promptFeedback) ||
+      (input.role === "model" && !("content" in input)) ||
+      (!("role" in input) && Array.isArray(input.parts)) ||
+      (Dialect.isRecord(input.content) && ("finishReason" in input || Array.isArray(input.content.parts))))
+  )
 
 /**
  * Takes the calls out of a response, a candidate or a content.
@@ -190,14 +192,15 @@ export const matches = (input: unknown): boolean =>
  * @since 0.1.0
  * @stability experimental
  */
-export const decode = (input: unknown): Result.Result<Dialect.Decoded<Message>, TurnError.TurnError> => {
-  if (!Dialect.isRecord(input)) {
-    return Dialect.refuse(name, "", "a response, a candidate or the model's content", Dialect.describe(input))
-  }
-  if ("candidates" in input || "promptFeedback" in input) return decodeResponse(input)
-  if ("content" in input || "finishReason" in input) return decodeCandidate(input, "")
-  return decodeContent(input, undefined, "")
-}
+export const decode = (input: unknown): Result.Result<Dialect.Decoded<Message>, TurnError.TurnError> =>
+  Dialect.safely(name, () => {
+    if (!Dialect.isRecord(input)) {
+      return Dialect.refuse(name, "", "a response, a candidate or the model's content", Dialect.describe(input))
+    }
+    if ("candidates" in input || "promptFeedback" in input) return decodeResponse(input)
+    if ("content" in input || "finishReason" in input) return decodeCandidate(input, "")
+    return decodeContent(input, undefined, "")
+  })
 
 const decodeResponse = (input: unknown) => {
   const response = Dialect.check(name, Response, input)
@@ -347,23 +350,24 @@ export const history = (
   calls: ReadonlyArray<ToolCall.ToolCall>,
   outcomes: ReadonlyArray<Outcome.Outcome<any>>,
   options?: Dialect.HistoryOptions
-): Result.Result<Array<Content>, TurnError.TurnError> => {
-  const given = message.parts ?? []
-  const ids = given.filter(isCall).map((part) => part.functionCall?.id ?? "")
-  const answered = Dialect.answer(name, { path: "parts", ids }, calls, outcomes, options, form)
-  if (Result.isFailure(answered)) return Result.fail(answered.failure)
-  const parts = Dialect.inPlace<Part, SentPart>(given, isCall, answered.success, sentCall, keptPart)
-  if (parts.length === 0) {
-    return Dialect.refuse(name, "parts", "text or calls (an empty content is refused)", "an empty content")
-  }
-  const sent: Array<Content> = [{ ...message as object, role: "model", parts }]
-  if (answered.success.length > 0) sent.push({ role: "user", parts: answered.success.map(responseOf) })
-  return Dialect.checked(
-    name,
-    sent,
-    (one) => one.role === "user" ? Answers : Schema.Struct({ parts: Schema.Array(SentCall) })
-  )
-}
+): Result.Result<Array<Content>, TurnError.TurnError> =>
+  Dialect.safely(name, () => {
+    const given = message.parts ?? []
+    const ids = given.filter(isCall).map((part) => part.functionCall?.id ?? "")
+    const answered = Dialect.answer(name, { path: "parts", ids }, calls, outcomes, options, form)
+    if (Result.isFailure(answered)) return Result.fail(answered.failure)
+    const parts = Dialect.inPlace<Part, SentPart>(given, isCall, answered.success, sentCall, keptPart)
+    if (parts.length === 0) {
+      return Dialect.refuse(name, "parts", "text or calls (an empty content is refused)", "an empty content")
+    }
+    const sent: Array<Content> = [{ ...message as object, role: "model", parts }]
+    if (answered.success.length > 0) sent.push({ role: "user", parts: answered.success.map(responseOf) })
+    return Dialect.checked(
+      name,
+      sent,
+      (one) => one.role === "user" ? Answers : Schema.Struct({ parts: Schema.Array(SentCall) })
+    )
+  })
 
 const sentCall = (part: Part, one: Dialect.Answered): SentPart => {
   // These are of streamed arguments, and no request has them.

@@ -60,9 +60,11 @@ export interface Outcomes {
  * @stability experimental
  */
 export const matches = (input: unknown): boolean =>
-  Array.isArray(input)
-    ? input.every((call) => Dialect.isRecord(call) && "name" in call && !("role" in call))
-    : Dialect.isRecord(input) && Array.isArray(input.calls)
+  Dialect.looksLike(() =>
+    Array.isArray(input)
+      ? input.every((call) => Dialect.isRecord(call) && "name" in call && !("role" in call))
+      : Dialect.isRecord(input) && Array.isArray(input.calls)
+  )
 
 /**
  * Takes the calls out of the neutral form.
@@ -86,21 +88,22 @@ export const matches = (input: unknown): boolean =>
  * @since 0.1.0
  * @stability experimental
  */
-export const decode = (input: unknown): Result.Result<Dialect.Decoded<Message>, TurnError.TurnError> => {
-  const isList = Array.isArray(input)
-  if (!isList && !(Dialect.isRecord(input) && "calls" in input)) {
-    return Dialect.refuse(name, "", 'a list of calls, or {"calls": [...]}', input === null ? "null" : typeof input)
-  }
-  const checked = Dialect.check(name, Calls, isList ? input : input.calls, {
-    path: isList ? "" : "calls",
-    excess: "error"
+export const decode = (input: unknown): Result.Result<Dialect.Decoded<Message>, TurnError.TurnError> =>
+  Dialect.safely(name, () => {
+    const isList = Array.isArray(input)
+    if (!isList && !(Dialect.isRecord(input) && "calls" in input)) {
+      return Dialect.refuse(name, "", 'a list of calls, or {"calls": [...]}', input === null ? "null" : typeof input)
+    }
+    const checked = Dialect.check(name, Calls, isList ? input : input.calls, {
+      path: isList ? "" : "calls",
+      excess: "error"
+    })
+    if (Result.isFailure(checked)) return Result.fail(checked.failure)
+    const rest = Dialect.check(name, Rest, isList ? {} : input)
+    if (Result.isFailure(rest)) return Result.fail(rest.failure)
+    const calls = checked.success.map((call): ToolCall.ToolCall => ({ ...call, id: call.id ?? "" }))
+    return Result.succeed({ message: { calls, ...rest.success }, calls, finishReason: rest.success.finishReason })
   })
-  if (Result.isFailure(checked)) return Result.fail(checked.failure)
-  const rest = Dialect.check(name, Rest, isList ? {} : input)
-  if (Result.isFailure(rest)) return Result.fail(rest.failure)
-  const calls = checked.success.map((call): ToolCall.ToolCall => ({ ...call, id: call.id ?? "" }))
-  return Result.succeed({ message: { calls, ...rest.success }, calls, finishReason: rest.success.finishReason })
-}
 
 /**
  * Builds the message, its arguments as objects, and the outcomes of its calls as JSON. Each call keeps its place and
@@ -116,10 +119,11 @@ export const history = (
   outcomes: ReadonlyArray<Outcome.Outcome<any>>,
   options?: Dialect.HistoryOptions
 ): Result.Result<Array<Sent>, TurnError.TurnError> =>
-  Result.map(Dialect.pair(name, calls, outcomes, options), () => [
-    { ...message, calls: calls.map((call) => ({ ...call, arguments: Dialect.argumentsOf(call) })) },
-    { outcomes: outcomes.map(sentOf) }
-  ])
+  Dialect.safely(name, () =>
+    Result.map(Dialect.pair(name, calls, outcomes, options), () => [
+      { ...message, calls: calls.map((call) => ({ ...call, arguments: Dialect.argumentsOf(call) })) },
+      { outcomes: outcomes.map(sentOf) }
+    ]))
 
 /** An outcome as JSON, with what the model gets of it where that was cut. */
 const sentOf = (outcome: Outcome.Outcome<any>): Outcome.Encoded => {

@@ -16,6 +16,7 @@ import * as ToolCall from "../ToolCall.ts"
 import type * as TurnError from "../TurnError.ts"
 import * as Dialect from "./Dialect.ts"
 import { assembly } from "./stream/openAiChat.ts"
+import { text as stringOf } from "./stream/parts.ts"
 
 const name = "OpenAI Chat Completions"
 
@@ -119,19 +120,20 @@ export interface ToolMessage {
  * @since 0.1.0
  * @stability experimental
  */
-export const matches = (input: unknown): boolean => {
-  if (!Dialect.isRecord(input)) return false
-  if (Array.isArray(input.choices)) return true
-  if (Dialect.isRecord(input.message) && "finish_reason" in input) return true
-  return input.role === "assistant" && input.type !== "message" && !("stop_reason" in input) &&
-    !holdsBlocks(input.content)
-}
+export const matches = (input: unknown): boolean =>
+  Dialect.looksLike(() => {
+    if (!Dialect.isRecord(input)) return false
+    if (Array.isArray(input.choices)) return true
+    if (Dialect.isRecord(input.message) && "finish_reason" in input) return true
+    return input.role === "assistant" && input.type !== "message" && !("stop_reason" in input) &&
+      !holdsBlocks(input.content)
+  })
 
 /** Messages of other providers have the same role, and their calls and thoughts among the parts of the content. */
 const holdsBlocks = (content: unknown): boolean =>
   Array.isArray(content) && content.some((part) =>
     Dialect.isRecord(part) &&
-    (/^tool_|_tool_|^redacted_thinking$/.test(String(part.type)) || typeof part.thinking === "string")
+    (/^tool_|_tool_|^redacted_thinking$/.test(stringOf(part.type)) || typeof part.thinking === "string")
   )
 
 /**
@@ -159,14 +161,15 @@ const holdsBlocks = (content: unknown): boolean =>
  * @since 0.1.0
  * @stability experimental
  */
-export const decode = (input: unknown): Result.Result<Dialect.Decoded<Message>, TurnError.TurnError> => {
-  if (!Dialect.isRecord(input)) {
-    return Dialect.refuse(name, "", "a response, a choice or an assistant message", Dialect.describe(input))
-  }
-  if ("choices" in input) return decodeResponse(input)
-  if ("message" in input) return decodeChoice(input, "")
-  return decodeMessage(input, undefined, "")
-}
+export const decode = (input: unknown): Result.Result<Dialect.Decoded<Message>, TurnError.TurnError> =>
+  Dialect.safely(name, () => {
+    if (!Dialect.isRecord(input)) {
+      return Dialect.refuse(name, "", "a response, a choice or an assistant message", Dialect.describe(input))
+    }
+    if ("choices" in input) return decodeResponse(input)
+    if ("message" in input) return decodeChoice(input, "")
+    return decodeMessage(input, undefined, "")
+  })
 
 const decodeResponse = (input: unknown) => {
   const response = Dialect.check(name, Response, input)
@@ -297,20 +300,26 @@ export const history = (
   calls: ReadonlyArray<ToolCall.ToolCall>,
   outcomes: ReadonlyArray<Outcome.Outcome<any>>,
   options?: Dialect.HistoryOptions
-): Result.Result<Array<AssistantMessage | ToolMessage>, TurnError.TurnError> => {
-  const entries = message.tool_calls ?? []
-  const ids = entries.map((entry) => entry.id ?? "")
-  const paired = Dialect.answer(name, { path: "tool_calls", ids }, calls, outcomes, options)
-  if (Result.isFailure(paired)) return Result.fail(paired.failure)
-  const answered = paired.success
-  if (answered.length === 0 && isBlank(message)) {
-    return Dialect.refuse(name, "content", "text, a refusal or calls (an empty message is refused)", "an empty message")
-  }
-  return Dialect.checked<AssistantMessage | ToolMessage>(name, [
-    assistantMessage(message, answered.map((one) => sentCall(entries[one.position]!, one))),
-    ...answered.map((one): ToolMessage => ({ role: "tool", tool_call_id: one.id, content: one.content }))
-  ], (one) => one.role === "tool" ? SentAnswer : SentMessage)
-}
+): Result.Result<Array<AssistantMessage | ToolMessage>, TurnError.TurnError> =>
+  Dialect.safely(name, () => {
+    const entries = message.tool_calls ?? []
+    const ids = entries.map((entry) => entry.id ?? "")
+    const paired = Dialect.answer(name, { path: "tool_calls", ids }, calls, outcomes, options)
+    if (Result.isFailure(paired)) return Result.fail(paired.failure)
+    const answered = paired.success
+    if (answered.length === 0 && isBlank(message)) {
+      return Dialect.refuse(
+        name,
+        "content",
+        "text, a refusal or calls (an empty message is refused)",
+        "an empty message"
+      )
+    }
+    return Dialect.checked<AssistantMessage | ToolMessage>(name, [
+      assistantMessage(message, answered.map((one) => sentCall(entries[one.position]!, one))),
+      ...answered.map((one): ToolMessage => ({ role: "tool", tool_call_id: one.id, content: one.content }))
+    ], (one) => one.role === "tool" ? SentAnswer : SentMessage)
+  })
 
 const text = Schema.String.check(Schema.isMinLength(1))
 

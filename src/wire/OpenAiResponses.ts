@@ -21,6 +21,7 @@ import type * as TurnError from "../TurnError.ts"
 import * as Dialect from "./Dialect.ts"
 import { fileOf, type Part, wordsOf } from "./parts.ts"
 import { assembly } from "./stream/openAiResponses.ts"
+import { text as stringOf } from "./stream/parts.ts"
 
 const name = "OpenAI Responses"
 
@@ -179,14 +180,16 @@ const itemTypes =
  * @stability experimental
  */
 export const matches = (input: unknown): boolean =>
-  Array.isArray(input)
-    ? input.some((item) => Dialect.isRecord(item) && itemTypes.test(String(item.type))) &&
-      input.every((item) => Dialect.isRecord(item) && typeof item.type === "string" && !isOfProgram(item))
-    : Dialect.isRecord(input) && Array.isArray(input.output) && (input.object === "response" || "status" in input)
+  Dialect.looksLike(() =>
+    Array.isArray(input)
+      ? input.some((item) => Dialect.isRecord(item) && itemTypes.test(stringOf(item.type))) &&
+        input.every((item) => Dialect.isRecord(item) && typeof item.type === "string" && !isOfProgram(item))
+      : Dialect.isRecord(input) && Array.isArray(input.output) && (input.object === "response" || "status" in input)
+  )
 
 /** What a conversation has and a response has not. */
 const isOfProgram = (item: Record<string, unknown>): boolean =>
-  ("role" in item && item.role !== "assistant") || /^(function|custom_tool)_call_output$/.test(String(item.type))
+  ("role" in item && item.role !== "assistant") || /^(function|custom_tool)_call_output$/.test(stringOf(item.type))
 
 /**
  * Takes the calls out of a response, or out of its list of items.
@@ -216,15 +219,16 @@ const isOfProgram = (item: Record<string, unknown>): boolean =>
  * @since 0.1.0
  * @stability experimental
  */
-export const decode = (input: unknown): Result.Result<Dialect.Decoded<Message>, TurnError.TurnError> => {
-  if (Array.isArray(input)) return decodeItems(input, {}, "")
-  if (!Dialect.isRecord(input) || !("output" in input)) {
-    return Dialect.refuse(name, "", "a response, or the list of its items", Dialect.describe(input))
-  }
-  const response = Dialect.check(name, Response, input)
-  if (Result.isFailure(response)) return Result.fail(response.failure)
-  return decodeItems(response.success.output, response.success, "output")
-}
+export const decode = (input: unknown): Result.Result<Dialect.Decoded<Message>, TurnError.TurnError> =>
+  Dialect.safely(name, () => {
+    if (Array.isArray(input)) return decodeItems(input, {}, "")
+    if (!Dialect.isRecord(input) || !("output" in input)) {
+      return Dialect.refuse(name, "", "a response, or the list of its items", Dialect.describe(input))
+    }
+    const response = Dialect.check(name, Response, input)
+    if (Result.isFailure(response)) return Result.fail(response.failure)
+    return decodeItems(response.success.output, response.success, "output")
+  })
 
 const decodeItems = (
   input: unknown,
@@ -236,9 +240,10 @@ const decodeItems = (
   // The schema transforms nothing, so the input is a message too, and it has the fields that the schema does not name.
   const message = input as Message
   const calls: Array<ToolCall.ToolCall> = []
+  const isAnswered = answeredIn(message)
   for (const [index, item] of message.entries()) {
     const at = `${path}[${index}]`
-    if (asksTheProgram(item) && !isAnswered(item, message)) {
+    if (asksTheProgram(item) && !isAnswered(item)) {
       return Dialect.refuse(
         name,
         at,
@@ -246,7 +251,7 @@ const decodeItems = (
         `a ${item.type}, which no tool answers`
       )
     }
-    if (!isCall(item) || isAnswered(item, message)) continue
+    if (!isCall(item) || isAnswered(item)) continue
     const call = Dialect.check(name, item.type === "function_call" ? FunctionItem : CustomItem, item, { path: at })
     if (Result.isFailure(call)) return Result.fail(call.failure)
     calls.push(callOf(item))
@@ -260,10 +265,13 @@ const CustomItem = Schema.Struct({ name: Schema.String, input: Schema.String })
 
 const isCall = (item: Item): boolean => item.type === "function_call" || item.type === "custom_tool_call"
 
-/** Whether its output is in the response as well: then somebody else has run it. */
-const isAnswered = ({ call_id, type }: Item, message: Message): boolean =>
-  call_id != null && call_id !== "" &&
-  message.some((other) => other.type === `${type}_output` && other.call_id === call_id)
+/** Tells of an item whether its output is in the response as well: then somebody else has run it. */
+const answeredIn = (message: Message): (item: Item) => boolean => {
+  const outputs = new Set(
+    message.filter(({ type }) => type.endsWith("_output")).map(({ call_id, type }) => `${type} ${call_id}`)
+  )
+  return ({ call_id, type }) => call_id != null && call_id !== "" && outputs.has(`${type}_output ${call_id}`)
+}
 
 const callOf = (item: Item): ToolCall.ToolCall => {
   const id = item.call_id ?? ""
@@ -367,26 +375,28 @@ export const history = (
   calls: ReadonlyArray<ToolCall.ToolCall>,
   outcomes: ReadonlyArray<Outcome.Outcome<any>>,
   options?: Dialect.HistoryOptions
-): Result.Result<Array<Sent>, TurnError.TurnError> => {
-  const items = message.filter((item) => isCall(item) && !isAnswered(item, message))
-  const open = new Set(items)
-  const ids = items.map((item) => item.call_id ?? "")
-  const answered = Dialect.answer(name, { path: "output", ids }, calls, outcomes, options, form)
-  if (Result.isFailure(answered)) return Result.fail(answered.failure)
-  const kept = new Set(answered.success.map((one) => items[one.position]!))
-  const dangling = danglingReasoning(message, (item) => open.has(item) && !kept.has(item))
-  const itemIds = new Set<unknown>()
-  return Dialect.checked<Sent>(name, [
-    ...Dialect.inPlace<Item, Sent>(
-      message,
-      (item) => open.has(item),
-      answered.success,
-      (item, one) => sentCall(item, one, itemIds),
-      (item) => dangling.has(item) ? undefined : requestable(item) as unknown as KeptItem
-    ),
-    ...answered.success.map((one) => outputOf(items[one.position]!, one))
-  ], (item) => schemas.get(item.type) ?? Item)
-}
+): Result.Result<Array<Sent>, TurnError.TurnError> =>
+  Dialect.safely(name, () => {
+    const isAnswered = answeredIn(message)
+    const items = message.filter((item) => isCall(item) && !isAnswered(item))
+    const open = new Set(items)
+    const ids = items.map((item) => item.call_id ?? "")
+    const answered = Dialect.answer(name, { path: "output", ids }, calls, outcomes, options, form)
+    if (Result.isFailure(answered)) return Result.fail(answered.failure)
+    const kept = new Set(answered.success.map((one) => items[one.position]!))
+    const dangling = danglingReasoning(message, (item) => open.has(item) && !kept.has(item))
+    const itemIds = new Set<unknown>()
+    return Dialect.checked<Sent>(name, [
+      ...Dialect.inPlace<Item, Sent>(
+        message,
+        (item) => open.has(item),
+        answered.success,
+        (item, one) => sentCall(item, one, itemIds),
+        (item) => dangling.has(item) ? undefined : requestable(item) as unknown as KeptItem
+      ),
+      ...answered.success.map((one) => outputOf(items[one.position]!, one))
+    ], (item) => schemas.get(item.type) ?? Item)
+  })
 
 /** Reasoning that led to nothing, or to calls which are left out: it is refused without what follows it. */
 const danglingReasoning = (message: Message, isLeftOut: (item: Item) => boolean): ReadonlySet<Item> => {

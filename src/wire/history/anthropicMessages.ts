@@ -127,8 +127,19 @@ const serverCalls = (entries: ReadonlyArray<Entry>): Servers => {
   return { unresolved, orphans }
 }
 
+/** Also when it is mended: what is no text in an error, and a second answer of a call, become blocks of their own. */
 const holdsResultsAlone = ({ content }: Entry): boolean =>
-  Array.isArray(content) && content.every((block: unknown) => Dialect.isRecord(block) && block.type === "tool_result")
+  Array.isArray(content) &&
+  content.every((block: unknown) =>
+    Dialect.isRecord(block) && block.type === "tool_result" && movedOf(block).length === 0
+  ) &&
+  new Set(content.map((block: Entry) => block.tool_use_id)).size === content.length
+
+/** What may not stand in a result that is an error. */
+const movedOf = ({ content, is_error }: Entry): ReadonlyArray<unknown> =>
+  is_error === true && Array.isArray(content)
+    ? content.filter((one: unknown) => Dialect.isRecord(one) && one.type !== "text")
+    : []
 
 const isServerCall = (block: unknown): block is Entry =>
   Dialect.isRecord(block) && (block.type === "server_tool_use" || block.type === "mcp_tool_use")
@@ -196,7 +207,7 @@ const result = (block: Entry, path: string, report: Report): Array<Part> => {
       fitting = kept
       report("empty_part", "refused", path, "a text in the result is blank", "it is left out")
     }
-    moved = block.is_error === true ? kept.filter((one: unknown) => Dialect.isRecord(one) && one.type !== "text") : []
+    moved = movedOf(block)
     if (moved.length > 0) {
       const texts = kept.filter((one: unknown) => !moved.includes(one))
       fitting = texts.length > 0 ? texts : "The result is behind all results."

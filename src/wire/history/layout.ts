@@ -61,9 +61,10 @@ const apart = (
     if (result === undefined || !wanted.has(result)) break
     inPlace.push(result)
   }
+  const placed = new Set(inPlace)
   let sound = inPlace.length === calls.length
   for (const [result, call] of wanted) {
-    if (!homes.has(result) || inPlace.includes(result)) continue
+    if (!homes.has(result) || placed.has(result)) continue
     sound = false
     misplaced(result, call, report)
   }
@@ -91,10 +92,11 @@ const together = (
   const there = isHome ? next.parts.filter((part) => wanted.has(part) || (part.kind !== "result" && !part.late)) : []
   const behindOther = there.findIndex((part) => !wanted.has(part))
   const inHome = there.filter((part) => wanted.has(part))
+  const placed = new Set(inHome)
   const lead = behindOther < 0 ? there : there.slice(0, behindOther)
   let sound = inHome.length === calls.length
   for (const [result, call] of wanted) {
-    if (result.path === "" || inHome.includes(result)) continue
+    if (result.path === "" || placed.has(result)) continue
     misplaced(result, call, report)
   }
   const others = isHome ? next.parts.filter((part) => part.kind !== "result") : []

@@ -66,13 +66,15 @@ const callPart = (call: unknown, path: string, report: Report): Part => {
     const input = call.custom.input
     return part("call", path, value, { came: call, id, name, content: textOf(input), arguments: input })
   }
+  const isOfKind = call.type === "function" || call.type == null
+  if (!isOfKind && !Dialect.isRecord(call.function)) return part("other", path, call)
   const given = Dialect.isRecord(call.function) ? call.function : {}
   const name = checkedName(stringOf(given.name), path, 64, report)
   const text = checkedArguments(given.arguments, "text", name, path, report)
   const isTidy = name === given.name && text === given.arguments && call.type === "function"
-  if (call.type !== "function" && call.type != null) return part("other", path, call)
-  if (call.type == null) {
-    report("field_missing", "refused", path, `the call of ${name} has no "type"`, 'it gets the type "function"')
+  if (call.type !== "function") {
+    const problem = isOfKind ? 'has no "type"' : 'has a "type" of which no call is'
+    report("field_missing", "refused", path, `the call of ${name} ${problem}`, 'it gets the type "function"')
   }
   const value = isTidy ? call : { ...call, type: "function", function: { ...given, name, arguments: text } }
   return part("call", path, value, {

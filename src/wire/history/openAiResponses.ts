@@ -114,7 +114,7 @@ const call = (item: Item, came: Item, type: string, path: string, report: Report
   if (!takesText(type)) {
     return { ...part("call", path, item, { came, id, name: type, content: textOf(item) }), unanswerable: true }
   }
-  const name = checkedName(stringOf(item.name), path, 64, report)
+  const name = checkedName(stringOf(item.name), path, 128, report)
   const field = type === "function_call" ? "arguments" : "input"
   const given = item[field]
   const text = field === "arguments" ? checkedArguments(given, "text", name, path, report) : given

@@ -159,6 +159,7 @@ const matched = (
   const later: Array<{ readonly result: Part; readonly step: ReadonlyArray<Part> }> = []
   const again: Array<{ readonly result: Part; readonly call: Part }> = []
   let step: Array<Part> = []
+  let waiting = new Waiting()
   const pair = (call: Part, result: Part) => {
     call.result = result
     result.step = call.step!
@@ -169,16 +170,17 @@ const matched = (
         const under = byId.get(part.id)
         if (under === undefined) byId.set(part.id, [part])
         else under.push(part)
-        if (step[0]?.step !== part.step) step = []
+        if (step[0]?.step !== part.step) {
+          step = []
+          waiting = new Waiting()
+        }
         step.push(part)
+        waiting.add(part)
       } else if (part.kind === "result") {
         const same = part.id === "" ? [] : byId.get(part.id) ?? []
         const call = openOf(same, part.name) ??
           // Ids may be missing on one side: then the name, and after it the order, tell whose result it is.
-          (same.length > 0 ? undefined : openOf(
-            step.filter((call) => (part.id === "" || call.id === "") && call.name === part.name),
-            part.name
-          ))
+          (same.length > 0 ? undefined : waiting.first(part))
         if (call !== undefined) pair(call, part)
         else if (same.length > 0) again.push({ result: part, call: same.at(-1)! })
         else later.push({ result: part, step })
@@ -191,12 +193,15 @@ const matched = (
   return without
 
   function orphans(step: ReadonlyArray<Part>, results: ReadonlyArray<Part>): void {
-    const idless = results.filter((result) => result.id === "" || step.some((call) => call.id === ""))
-    const open = step.filter((call) => call.result === undefined && (call.id === "" || idless.some((r) => r.id === "")))
+    const calledIdless = step.some((call) => call.id === "")
+    const idless = calledIdless ? results : results.filter((result) => result.id === "")
+    const answeredIdless = idless.some((result) => result.id === "")
+    const open = step.filter((call) => call.result === undefined && (call.id === "" || answeredIdless))
     // As many as there are open calls: then the order tells whose they are, whatever they are called.
     const inOrder = idless.length > 0 && idless.length === open.length
+    const places = new Map(inOrder ? idless.map((result, at) => [result, at]) : [])
     for (const result of results) {
-      const at = inOrder ? idless.indexOf(result) : -1
+      const at = places.get(result) ?? -1
       // Where ids come again in other messages, a result at the beginning is that of a call that was cut off, whatever id it has.
       const isCutOff = form.ids.unique === "message" && step.length === 0
       const same = result.id === "" || isCutOff ? [] : byId.get(result.id) ?? []
@@ -223,6 +228,35 @@ const matched = (
       )
     }
   }
+}
+
+/** The calls of a step by name, for results that have no id, or whose calls have none: the first that is open is meant. */
+class Waiting {
+  private readonly all = new Map<string, Queue>()
+  private readonly idless = new Map<string, Queue>()
+
+  add(call: Part): void {
+    put(this.all, call)
+    if (call.id === "") put(this.idless, call)
+  }
+
+  first({ id, name }: Part): Part | undefined {
+    const queue = (id === "" ? this.all : this.idless).get(name)
+    // A call that has its result keeps it.
+    while (queue?.calls[queue.at]?.result !== undefined) queue.at++
+    return queue?.calls[queue.at]
+  }
+}
+
+interface Queue {
+  readonly calls: Array<Part>
+  at: number
+}
+
+const put = (queues: Map<string, Queue>, call: Part): void => {
+  const queue = queues.get(call.name)
+  if (queue === undefined) queues.set(call.name, { calls: [call], at: 0 })
+  else queue.calls.push(call)
 }
 
 /** The first open call of the latest step that has one: of this name, if there is any. */

@@ -7,7 +7,7 @@ import { anthropicMessages } from "./anthropicMessages.ts"
 import { geminiContents } from "./geminiContents.ts"
 import { openAiChat } from "./openAiChat.ts"
 import { openAiResponses } from "./openAiResponses.ts"
-import type { Form } from "./view.ts"
+import { type Form, stringOf } from "./view.ts"
 
 export interface Shape {
   readonly form: Form
@@ -108,10 +108,10 @@ const isItem = (entry: Entry): boolean =>
   typeof entry.type === "string" &&
   (entry.type !== "message" ||
     (Array.isArray(entry.content) &&
-      entry.content.some((part) => Dialect.isRecord(part) && /^(input|output)_/.test(String(part.type)))))
+      entry.content.some((part) => Dialect.isRecord(part) && /^(input|output)_/.test(stringOf(part.type)))))
 
 const isChat = (entry: Entry): boolean =>
-  ["tool", "system", "developer", "function"].includes(String(entry.role)) || Array.isArray(entry.tool_calls)
+  ["tool", "system", "developer", "function"].includes(stringOf(entry.role)) || Array.isArray(entry.tool_calls)
 
 const hasBlocks = (entry: Entry): boolean =>
   entry.type === "message" ||
@@ -119,7 +119,7 @@ const hasBlocks = (entry: Entry): boolean =>
     entry.content.some((block) =>
       Dialect.isRecord(block) &&
       /^(tool_use|tool_result|thinking|redacted_thinking|image|document|search_result|server_tool_use|.*_tool_(use|result))$/
-        .test(String(block.type))
+        .test(stringOf(block.type))
     ))
 
 const toolsHave = (body: Entry, field: string): boolean =>

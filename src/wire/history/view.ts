@@ -202,7 +202,7 @@ export const wellFormed = (value: unknown, depth = 0): unknown => {
     let changed = false
     const items = value.map((item) => {
       const fixed = wellFormed(item, depth + 1)
-      changed ||= fixed !== item
+      changed ||= !Object.is(fixed, item)
       return fixed
     })
     return changed ? items : value
@@ -210,7 +210,7 @@ export const wellFormed = (value: unknown, depth = 0): unknown => {
   let copy: Record<string, unknown> | undefined
   for (const [key, field] of Object.entries(value)) {
     const fixed = wellFormed(field, depth + 1)
-    if (fixed === field && key.isWellFormed()) continue
+    if (Object.is(fixed, field) && key.isWellFormed()) continue
     copy ??= { ...value }
     if (!key.isWellFormed()) delete copy[key]
     // Also `__proto__` is a field like any other.

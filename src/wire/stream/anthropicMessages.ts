@@ -6,7 +6,7 @@
  * the provider runs and has not answered.
  */
 import * as Result from "effect/Result"
-import type * as TurnError from "../../TurnError.ts"
+import * as TurnError from "../../TurnError.ts"
 import * as Dialect from "../Dialect.ts"
 import { add, addFields, broke, endedWell, type Fields, isIndex, noEvent, over, Parts, text, without } from "./parts.ts"
 
@@ -29,7 +29,7 @@ export const assembly = (): Dialect.Assembly => {
   const blockAt = (event: Fields): Result.Result<Block, TurnError.TurnError> => {
     const block = isIndex(event.index) ? blocks.get(event.index) : undefined
     return block === undefined
-      ? Dialect.refuse(name, "index", "the index of a content block that was started", String(event.index))
+      ? Dialect.refuse(name, "index", "the index of a content block that was started", TurnError.show(event.index))
       : Result.succeed(block)
   }
 
@@ -63,10 +63,10 @@ export const assembly = (): Dialect.Assembly => {
 
   const startBlock = ({ content_block, index }: Fields): Result.Result<undefined, TurnError.TurnError> => {
     if (!isIndex(index) || blocks.get(index) !== undefined) {
-      return Dialect.refuse(name, "index", "the index of a new content block", String(index))
+      return Dialect.refuse(name, "index", "the index of a new content block", TurnError.show(index))
     }
     if (!Dialect.isRecord(content_block)) {
-      return Dialect.refuse(name, "content_block", "a content block", String(content_block))
+      return Dialect.refuse(name, "content_block", "a content block", TurnError.show(content_block))
     }
     blocks.set(index, { fields: content_block, json: "", done: false })
     return Result.succeed(undefined)
@@ -77,9 +77,9 @@ export const assembly = (): Dialect.Assembly => {
     const found = blockAt(event)
     if (Result.isFailure(found)) return Result.fail(found.failure)
     const block = found.success
-    if (!Dialect.isRecord(delta)) return Dialect.refuse(name, "delta", "a delta", String(delta))
+    if (!Dialect.isRecord(delta)) return Dialect.refuse(name, "delta", "a delta", TurnError.show(delta))
     if (block.done) {
-      return Dialect.refuse(name, "index", "a content block that has not ended", `${String(event.index)}, which has`)
+      return Dialect.refuse(name, "index", "a content block that has not ended", `${event.index}, which has`)
     }
     if (delta.type === "input_json_delta") block.json += text(delta.partial_json)
     else if (delta.type === "citations_delta") {
@@ -127,7 +127,7 @@ export const assembly = (): Dialect.Assembly => {
 }
 
 /** Calls of the client, and of tools that the provider runs. */
-const isCall = (block: Block): boolean => /(^|_)tool_use$/.test(String(block.fields.type))
+const isCall = (block: Block): boolean => /(^|_)tool_use$/.test(text(block.fields.type))
 
 const finished = ({ fields, json }: Block): Fields => {
   const input = json.trim() === "" ? fields.input === "" ? {} : fields.input : parsed(json)
@@ -154,6 +154,6 @@ const kept = (blocks: ReadonlyArray<Block>): ReadonlyArray<Fields> => {
     { tool_use_id }
   ) => !lost.has(tool_use_id))
   const answered = new Set(whole.map(({ tool_use_id }) => tool_use_id))
-  const closed = whole.filter(({ id, type }) => !String(type).endsWith("_tool_use") || answered.has(id))
-  return closed.slice(0, closed.findLastIndex(({ type }) => !String(type).endsWith("thinking")) + 1)
+  const closed = whole.filter(({ id, type }) => !text(type).endsWith("_tool_use") || answered.has(id))
+  return closed.slice(0, closed.findLastIndex(({ type }) => !text(type).endsWith("thinking")) + 1)
 }

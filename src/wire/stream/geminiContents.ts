@@ -3,7 +3,7 @@
  * that it will continue (`willContinue`, with `partialArgs`): then it is at the part that does not say so.
  */
 import * as Result from "effect/Result"
-import type * as TurnError from "../../TurnError.ts"
+import * as TurnError from "../../TurnError.ts"
 import * as Dialect from "../Dialect.ts"
 import { patched } from "./partialArgs.ts"
 import { broke, endedWell, type Fields, noEvent, over, text, without } from "./parts.ts"
@@ -14,7 +14,7 @@ export const assembly = (): Dialect.Assembly => {
   let envelope: Fields = {}
   let candidate: Fields = {}
   let content: Fields = { role: "model" }
-  let parts: ReadonlyArray<Fields> = []
+  const parts: Array<Fields> = []
   let first: unknown
   let hasCandidate = false
   let isOver = false
@@ -27,17 +27,17 @@ export const assembly = (): Dialect.Assembly => {
   })
 
   const pushPart = (part: unknown, path: string): Result.Result<ReadonlyArray<Fields>, TurnError.TurnError> => {
-    if (!Dialect.isRecord(part)) return Dialect.refuse(name, path, "a part", String(part))
+    if (!Dialect.isRecord(part)) return Dialect.refuse(name, path, "a part", TurnError.show(part))
     const call = Dialect.isRecord(part.functionCall) ? part.functionCall : undefined
     if (call === undefined) {
       if (open !== undefined) {
         return Dialect.refuse(name, path, "the rest of the function call that will continue", "another part")
       }
-      parts = joined(parts, part)
+      join(parts, part)
       return Result.succeed([])
     }
     if (open === undefined && call.willContinue !== true && !Array.isArray(call.partialArgs)) {
-      parts = [...parts, part]
+      parts.push(part)
       return Result.succeed([part])
     }
     if (open !== undefined && text(call.name) !== "" && call.name !== open.call.name) {
@@ -48,6 +48,7 @@ export const assembly = (): Dialect.Assembly => {
         `a call of ${JSON.stringify(call.name)}`
       )
     }
+    const isNew = open === undefined
     const before = open ?? { part: {}, call: {}, args: {}, goesOn: undefined }
     const pieces = patched(name, `${path}.functionCall`, before, call.partialArgs)
     if (Result.isFailure(pieces)) return Result.fail(pieces.failure)
@@ -60,21 +61,21 @@ export const assembly = (): Dialect.Assembly => {
     }
     open = call.willContinue === true ? next : undefined
     const made = { ...next.part, functionCall: { ...next.call, args: next.args } }
-    parts = before.at === undefined ? [...parts, made] : [...parts.slice(0, -1), made]
-    if (open !== undefined) open = { ...open, at: parts.length - 1 }
+    if (isNew) parts.push(made)
+    else parts[parts.length - 1] = made
     return Result.succeed(open === undefined ? [made] : [])
   }
 
   const pushCandidate = (one: unknown, path: string): Result.Result<ReadonlyArray<Fields>, TurnError.TurnError> => {
-    if (!Dialect.isRecord(one)) return Dialect.refuse(name, path, "a candidate", String(one))
+    if (!Dialect.isRecord(one)) return Dialect.refuse(name, path, "a candidate", TurnError.show(one))
     const index = one.index ?? first ?? 0
     first ??= index
     if (index !== first) {
       return Dialect.refuse(
         name,
         `${path}.index`,
-        `the candidate ${first} alone (candidates are alternatives: ask for one)`,
-        `${index}`
+        `the candidate ${TurnError.show(first)} alone (candidates are alternatives: ask for one)`,
+        TurnError.show(index)
       )
     }
     hasCandidate = true
@@ -100,7 +101,7 @@ export const assembly = (): Dialect.Assembly => {
       const { candidates, ...rest } = event
       envelope = over(envelope, rest)
       if (candidates != null && !Array.isArray(candidates)) {
-        return Dialect.refuse(name, "candidates", "a list", String(candidates))
+        return Dialect.refuse(name, "candidates", "a list", TurnError.show(candidates))
       }
       if (Dialect.isRecord(event.promptFeedback) && event.promptFeedback.blockReason != null) isOver = true
       const fresh: Array<Fields> = []
@@ -111,7 +112,7 @@ export const assembly = (): Dialect.Assembly => {
       }
       return Result.succeed(fresh.length === 0 ? undefined : response(fresh))
     },
-    response: () => isOver ? hasCandidate ? response(parts) : envelope : response(kept(parts)),
+    response: () => isOver ? hasCandidate ? response([...parts]) : envelope : response(kept(parts)),
     isOver: () => isOver && open === undefined
   }
 }
@@ -128,15 +129,14 @@ interface Open {
   readonly args: Fields
   /** The path of the text that will continue. */
   readonly goesOn: string | undefined
-  readonly at?: number
 }
 
 /** Text goes on with the text before it where nothing but text is in both: what is signed keeps its extent. */
-const joined = (parts: ReadonlyArray<Fields>, part: Fields): ReadonlyArray<Fields> => {
+const join = (parts: Array<Fields>, part: Fields): void => {
   const last = parts.at(-1)
-  return last !== undefined && isPlain(last) && isPlain(part) && (last.thought === true) === (part.thought === true)
-    ? [...parts.slice(0, -1), { ...last, text: text(last.text) + text(part.text) }]
-    : [...parts, part]
+  if (last !== undefined && isPlain(last) && isPlain(part) && (last.thought === true) === (part.thought === true)) {
+    parts[parts.length - 1] = { ...last, text: text(last.text) + text(part.text) }
+  } else parts.push(part)
 }
 
 const isPlain = (part: Fields): boolean =>

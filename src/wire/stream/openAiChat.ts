@@ -7,7 +7,7 @@
  * deltas.
  */
 import * as Result from "effect/Result"
-import type * as TurnError from "../../TurnError.ts"
+import * as TurnError from "../../TurnError.ts"
 import * as Dialect from "../Dialect.ts"
 import { add, addFields, broke, endedWell, type Fields, isIndex, noEvent, over, text, without } from "./parts.ts"
 
@@ -113,41 +113,51 @@ export const assembly = (): Dialect.Assembly => {
   /** The event at hand says so. */
   let ended = false
   const entries: Array<Entry> = []
+  /** The last ones under each index and id. */
+  const byIndex = new Map<number, Entry>()
+  const byId = new Map<string, Entry>()
 
   const entryOf = (delta: Fields, name: string, args: unknown): Entry => {
     const index = isIndex(delta.index) ? delta.index : undefined
     const id = text(delta.id)
     const known = index !== undefined
-      ? entries.findLast((entry) => entry.index === index)
-      : entries.findLast((entry) => id !== "" && entry.id === id) ?? (id === "" ? entries.at(-1) : undefined)
+      ? byIndex.get(index)
+      : id !== ""
+      ? byId.get(id)
+      : entries.at(-1)
     if (known !== undefined && !known.isOther(id, name, args)) return known
     const entry = new Entry(index)
     entries.push(entry)
+    if (index !== undefined) byIndex.set(index, entry)
     return entry
   }
 
   const pushCall = (delta: unknown, path: string): Result.Result<undefined, TurnError.TurnError> => {
-    if (!Dialect.isRecord(delta)) return Dialect.refuse(name, path, "a call, or a piece of one", String(delta))
+    if (!Dialect.isRecord(delta)) return Dialect.refuse(name, path, "a call, or a piece of one", TurnError.show(delta))
     const inner = Dialect.isRecord(delta.function) ? delta.function : Dialect.isRecord(delta.custom) ? delta.custom : {}
     const args = inner.arguments ?? inner.input ?? ""
     const entry = entryOf(delta, text(inner.name), args)
-    if (!entry.closed) entry.add(delta)
-    else if (args !== "") {
-      return Dialect.refuse(name, path, "no more of a call after the finish reason", JSON.stringify(delta))
+    if (!entry.closed) {
+      // Of an id that came in pieces, no piece is one.
+      if (byId.get(entry.id) === entry) byId.delete(entry.id)
+      entry.add(delta)
+      if (entry.id !== "") byId.set(entry.id, entry)
+    } else if (args !== "") {
+      return Dialect.refuse(name, path, "no more of a call after the finish reason", TurnError.show(delta))
     }
     return Result.succeed(undefined)
   }
 
   const pushChoice = (event: unknown, path: string): Result.Result<undefined, TurnError.TurnError> => {
-    if (!Dialect.isRecord(event)) return Dialect.refuse(name, path, "a choice", String(event))
+    if (!Dialect.isRecord(event)) return Dialect.refuse(name, path, "a choice", TurnError.show(event))
     const index = event.index ?? first ?? 0
     first ??= index
     if (index !== first) {
       return Dialect.refuse(
         name,
         `${path}.index`,
-        `the choice ${first} alone (choices are alternatives: ask for one)`,
-        `${index}`
+        `the choice ${TurnError.show(first)} alone (choices are alternatives: ask for one)`,
+        TurnError.show(index)
       )
     }
     const { delta, finish_reason, logprobs, message: whole, ...rest } = event
@@ -158,7 +168,7 @@ export const assembly = (): Dialect.Assembly => {
     message = addFields(message, fields)
     if (content !== undefined) message = { ...message, content: addContent(message.content, content) }
     if (tool_calls != null && !Array.isArray(tool_calls)) {
-      return Dialect.refuse(name, `${path}.delta.tool_calls`, "a list", String(tool_calls))
+      return Dialect.refuse(name, `${path}.delta.tool_calls`, "a list", TurnError.show(tool_calls))
     }
     for (const [at, call] of (tool_calls ?? []).entries()) {
       const pushed = pushCall(call, `${path}.delta.tool_calls[${at}]`)
@@ -192,7 +202,9 @@ export const assembly = (): Dialect.Assembly => {
       if (event.error != null) return broke(name, event.error)
       const { choices, object: _, obfuscation: __, ...rest } = event
       envelope = over(envelope, rest)
-      if (choices != null && !Array.isArray(choices)) return Dialect.refuse(name, "choices", "a list", String(choices))
+      if (choices != null && !Array.isArray(choices)) {
+        return Dialect.refuse(name, "choices", "a list", TurnError.show(choices))
+      }
       ended = false
       for (const [at, one] of (choices ?? []).entries()) {
         const pushed = pushChoice(one, `choices[${at}]`)
@@ -234,7 +246,7 @@ const addContent = (before: unknown, delta: unknown): unknown =>
   typeof before === "string" && Array.isArray(delta)
     ? [...partsOf(before), ...delta]
     : Array.isArray(before) && typeof delta === "string"
-    ? [...before, ...partsOf(delta)]
+    ? add(before, partsOf(delta))
     : add(before, delta, "content")
 
 const partsOf = (text: string): Array<unknown> => text === "" ? [] : [{ type: "text", text }]

@@ -7,7 +7,7 @@
  * answered.
  */
 import * as Result from "effect/Result"
-import type * as TurnError from "../../TurnError.ts"
+import * as TurnError from "../../TurnError.ts"
 import * as Dialect from "../Dialect.ts"
 import { broke, endedWell, type Fields, isIndex, noEvent, over, Parts, text } from "./parts.ts"
 
@@ -61,19 +61,24 @@ export const assembly = (): Dialect.Assembly => {
   const itemAt = (event: Fields): Result.Result<Item, TurnError.TurnError> => {
     const item = isIndex(event.output_index) ? items.get(event.output_index) : undefined
     return item === undefined
-      ? Dialect.refuse(name, "output_index", "the index of an output item that was added", String(event.output_index))
+      ? Dialect.refuse(
+        name,
+        "output_index",
+        "the index of an output item that was added",
+        TurnError.show(event.output_index)
+      )
       : Result.succeed(item)
   }
 
   const pushItem = (event: Fields, done: boolean): Result.Result<unknown, TurnError.TurnError> => {
     const { item, output_index } = event
     if (!isIndex(output_index)) {
-      return Dialect.refuse(name, "output_index", "a whole number from 0", String(output_index))
+      return Dialect.refuse(name, "output_index", "a whole number from 0", TurnError.show(output_index))
     }
-    if (!Dialect.isRecord(item)) return Dialect.refuse(name, "item", "an output item", String(item))
+    if (!Dialect.isRecord(item)) return Dialect.refuse(name, "item", "an output item", TurnError.show(item))
     const known = items.get(output_index)
     if (!done && known !== undefined) {
-      return Dialect.refuse(name, "output_index", "the index of a new output item", String(output_index))
+      return Dialect.refuse(name, "output_index", "the index of a new output item", TurnError.show(output_index))
     }
     // Said again, it changes nothing.
     if (known?.done !== true) items.set(output_index, { fields: item, done })
@@ -98,7 +103,7 @@ export const assembly = (): Dialect.Assembly => {
 
   const end = (event: Fields): Result.Result<unknown, TurnError.TurnError> => {
     if (!Dialect.isRecord(event.response)) {
-      return Dialect.refuse(name, "response", "the response", String(event.response))
+      return Dialect.refuse(name, "response", "the response", TurnError.show(event.response))
     }
     envelope = over(envelope, event.response)
     const output = Array.isArray(event.response.output) ? event.response.output : []

@@ -63,7 +63,7 @@ export const add = (before: unknown, delta: unknown, key = ""): unknown => {
     return whole.has(key) ? delta === "" ? before : delta : before + delta
   }
   if (Dialect.isRecord(before) && Dialect.isRecord(delta)) return addFields(before, delta)
-  if (Array.isArray(before) && Array.isArray(delta)) return delta.reduce(addItem, before)
+  if (Array.isArray(before) && Array.isArray(delta)) return addItems(before, delta)
   return delta
 }
 
@@ -76,14 +76,23 @@ export const addFields = (before: Fields, delta: Fields): Fields => ({
   )
 })
 
+/** Lists that were made here, and grow in their place: a copy for each token would take time by the square. */
+const grown = new WeakSet<object>()
+
 /** An item with an index belongs to the one with the same index. */
-const addItem = (items: ReadonlyArray<unknown>, item: unknown): ReadonlyArray<unknown> => {
-  const at = Dialect.isRecord(item) && typeof item.index === "number"
-    ? items.findIndex((one) =>
-      Dialect.isRecord(one) && one.index === item.index && (item.type == null || item.type === one.type)
-    )
-    : -1
-  return at === -1 ? [...items, item] : items.with(at, add(items[at], item))
+const addItems = (before: Array<unknown>, news: ReadonlyArray<unknown>): ReadonlyArray<unknown> => {
+  const items = grown.has(before) ? before : [...before]
+  grown.add(items)
+  for (const item of news) {
+    const at = Dialect.isRecord(item) && typeof item.index === "number"
+      ? items.findIndex((one) =>
+        Dialect.isRecord(one) && one.index === item.index && (item.type == null || item.type === one.type)
+      )
+      : -1
+    if (at === -1) items.push(item)
+    else items[at] = add(items[at], item)
+  }
+  return items
 }
 
 /** Puts fields over others: the last one counts, but null is no news. */

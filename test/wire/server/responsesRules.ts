@@ -184,7 +184,7 @@ function* callOf(item: Record<string, any>, at: string): Generator<string> {
   if (typeof item.name !== "string" || !/^[a-zA-Z0-9_-]+$/.test(item.name)) {
     yield `Invalid '${at}.name': string does not match pattern. Expected a string that matches the pattern ` +
       "'^[a-zA-Z0-9_-]+$'."
-  } else if (item.name.length > 64) yield tooLong(`${at}.name`, 64, item.name)
+  } else if (item.name.length > 128) yield tooLong(`${at}.name`, 128, item.name)
   if (item.type === "custom_tool_call") {
     if (typeof item.input !== "string") yield `Invalid type for '${at}.input': expected a string.`
   } else if (typeof item.arguments !== "string") {
