@@ -190,7 +190,7 @@ const answered = <E>(
  * read, and with misuse.
  *
  * **Interruption**: stops the turn, lets go of the stream, and waits for both; `onClosed` is told the calls and their outcomes. With
- * `cancelOn`, and at the turn's deadline, the stream is let go as well, and the answer holds what came until then.
+ * `cancelOn`, and at the turn's deadline, the stream is let go as well, and the answer holds what came until then: a call that was half said is cancelled like the others.
  *
  * **Example** (A stream of events)
  *

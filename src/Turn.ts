@@ -189,7 +189,7 @@ export interface Options<in O extends Outcome.Outcome<any> = Outcome.Outcome<any
     | undefined
   /**
    * Whether arguments may be results of other calls of the turn, as plans have them: `{"$ref": "call_1#/hotels/0/id"}`, `$call_1.hotels[0].id$`,
-   * `${call_1.x}`, `{{call_1.x}}`, `<call_1>.x`, `call_1#/x`, `$1`, `API_call_0` (a call by its place), by itself or inside a text. Such a call waits for the
+   * `${call_1.x}`, `{{call_1.x}}`, `<call_1>.x`, `call_1#/x`, `$1` (the call whose id is 1), `API_call_0` (a call by its place), by itself or inside a text. Such a call waits for the
    * result, gets the value, and is decoded then; without a result it is deferred (`dependency_failed`), and so are circles, a call that names
    * itself, and names of calls that are not there. Until its keys are known it may touch anything (`TurnPlan`). Arguments that a tool
    * declares literal (`ToolPolicy.placeholders`) name nothing. An object adds names of a planner's own. Default: false.

@@ -204,6 +204,23 @@ describe("ProviderTurn.stream", () => {
       assert.strictEqual(history.length, 2)
     }))
 
+  it.effect("what a stop left half said was stopped too, and the model is not told to call again", () =>
+    Effect.gen(function*() {
+      const { layer } = lab({ script: { a: { ms: Infinity } } })
+      const { events } = response(anthropicDialect, item("read", "a"), item("write", "b"))
+      const begun = events.flatMap((event, at) => event.type === "content_block_start" ? [at] : [])
+      const stuck = Stream.concat(Stream.fromIterable(events.slice(0, begun[1]! + 1)), Stream.never)
+      const { broke, outcomes } = yield* drive(
+        ProviderTurn.stream(toolkit, anthropicDialect, stuck, {
+          cancelOn: Effect.succeed("user").pipe(Effect.delay("1 second"))
+        }).pipe(Effect.provide(layer)),
+        1_000
+      )
+      assert.deepStrictEqual(words(outcomes), ["cancelled/by_caller", "cancelled/by_caller"])
+      assert.isTrue(Option.isNone(broke))
+      assert.isFalse(outcomes[1]!.started)
+    }))
+
   it.effect("the deadline lets go of the stream too, before any call came", () =>
     Effect.gen(function*() {
       const { layer } = lab()

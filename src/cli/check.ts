@@ -32,7 +32,7 @@ export const check = (flags: Flags): Effect.Effect<void, Misuse | NotOk, FileSys
       : readFile(flags.history, 'give the path of a file, or "-" for standard input')
     const { lines, value } = yield* Effect.fromResult(valueOf(source, text))
     const options = { dialect: Option.getOrUndefined(flags.dialect) }
-    const misuse = fromTurn(source)
+    const misuse = fromTurn(source, options.dialect)
     if (!flags.fix) {
       const { dialect, problems } = yield* Effect.mapError(Effect.fromResult(History.check(value, options)), misuse)
       if (flags.json) yield* Console.log(JSON.stringify({ dialect, problems }))
@@ -144,16 +144,20 @@ const parsed = (text: string): { readonly value: unknown } | undefined => {
   }
 }
 
-const fromTurn = (source: string) => (error: Parameters<typeof fromTurnError>[1]): Misuse => {
-  const { reason } = error
-  if (reason._tag !== "InvalidMessage") return fromTurnError(source, error, "")
-  return new Misuse({
-    what: `${source} is no history${reason.path === "" ? "" : `, at ${reason.path}`}`,
-    expected: reason.expected,
-    received: reason.received,
-    advice: 'see "effect-turn check --help" for the forms'
-  })
-}
+const fromTurn =
+  (source: string, dialect: History.DialectId | undefined) => (error: Parameters<typeof fromTurnError>[1]): Misuse => {
+    const { reason } = error
+    if (reason._tag !== "InvalidMessage") return fromTurnError(source, error, "")
+    const whose = reason.dialect === "unknown" ? "" : ` of ${reason.dialect}`
+    return new Misuse({
+      what: `${source} is no history${whose}${reason.path === "" ? "" : `, at ${reason.path}`}`,
+      expected: reason.expected,
+      received: reason.received,
+      advice: dialect === undefined
+        ? 'see "effect-turn check --help" for the forms'
+        : `correct it there, or leave out --dialect ${dialect}: whose history it is, is found out`
+    })
+  }
 
 /** A paragraph a problem: where, what, and what is done about it. */
 const report = (

@@ -91,7 +91,7 @@ export const fromCliError = (error: CliError.NonShowHelpErrors, command: string)
         "no such command",
         command.endsWith("keys")
           ? "list, show, resolve or expire"
-          : "run, plan, scenario, insights, report, demo or keys",
+          : "run, plan, scenario, insights, report, check, demo or keys",
         error.subcommand,
         error.suggestions.length === 0 ? "" : `did you mean ${error.suggestions.join(" or ")}? `
       )

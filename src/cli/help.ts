@@ -66,7 +66,7 @@ export const root = text([
   "",
   ...exitCodes([
     ["0", "all is well"],
-    ["1", "a call is not ok, or a scenario fails"],
+    ["1", "a call is not ok, a scenario fails, or a history has problems"],
     ["2", "misuse"],
     stopped
   ]),

@@ -373,7 +373,10 @@ const presenter: CliOutput.Presenter = {
   present: Effect.fnUntraced(function*(event) {
     if (event._tag === "InvalidInvocation") {
       const command = event.commandPath.join(" ")
-      return yield* Effect.forEach(event.errors, (error) => explain(fromCliError(error, command)), { discard: true })
+      // Of a command that is not there no flag is known either, so that is all there is to say.
+      const unknown = event.errors.filter((error) => error._tag === "UnknownSubcommand")
+      const errors = unknown.length === 0 ? event.errors : unknown
+      return yield* Effect.forEach(errors, (error) => explain(fromCliError(error, command)), { discard: true })
     }
     if (event._tag === "Version") return yield* CliOutput.defaultPresenter.present(event)
     const { columns } = (yield* Sizes).stdout()

@@ -222,9 +222,11 @@ export const matches = (input: unknown): boolean =>
  */
 export const decode = (input: unknown): Result.Result<Dialect.Decoded<Message>, TurnError.TurnError> =>
   Dialect.safely(name, () => {
-    if (!Dialect.isRecord(input)) {
+    if (!Dialect.isRecord(input) || !("role" in input || "content" in input)) {
       return Dialect.refuse(name, "", "a message of the assistant", Dialect.describe(input))
     }
+    // Another provider's calls must not pass for a message without calls.
+    if (Array.isArray(input.tool_calls)) return Dialect.refuse(name, "tool_calls", "calls in the content", "OpenAI's")
     const checked = Dialect.check(name, Message, input)
     if (Result.isFailure(checked)) return Result.fail(checked.failure)
     // The schema transforms nothing, so the input is a message too, and it has the fields that the schema does not name.

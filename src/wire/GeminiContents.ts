@@ -198,7 +198,11 @@ export const decode = (input: unknown): Result.Result<Dialect.Decoded<Message>, 
       return Dialect.refuse(name, "", "a response, a candidate or the model's content", Dialect.describe(input))
     }
     if ("candidates" in input || "promptFeedback" in input) return decodeResponse(input)
-    if ("content" in input || "finishReason" in input) return decodeCandidate(input, "")
+    if (!("role" in input) && ("content" in input || "finishReason" in input)) return decodeCandidate(input, "")
+    // Every field of a content may be left out, but an error, or a response of another provider, is not an answer without calls.
+    if (!("parts" in input || "role" in input)) {
+      return Dialect.refuse(name, "", "a response, a candidate or the model's content", Dialect.describe(input))
+    }
     return decodeContent(input, undefined, "")
   })
 

@@ -144,7 +144,8 @@ export interface OpenCall {
 }
 
 /**
- * What a caller knows of a history. `dialect` says whose it is, where its shape does not, or misleads.
+ * What a caller knows of a history. `dialect` says whose it is, where its shape does not, or misleads. An entry that is another provider's
+ * for certain is refused, with its place: this one's rules do not see what it says.
  *
  * @category models
  * @since 0.1.0

@@ -168,6 +168,9 @@ export const decode = (input: unknown): Result.Result<Dialect.Decoded<Message>, 
     }
     if ("choices" in input) return decodeResponse(input)
     if ("message" in input) return decodeChoice(input, "")
+    if (!("role" in input || "tool_calls" in input || "content" in input)) {
+      return Dialect.refuse(name, "", "a response, a choice or an assistant message", Dialect.describe(input))
+    }
     return decodeMessage(input, undefined, "")
   })
 
@@ -214,6 +217,13 @@ const decodeMessage = (
       '"tool_calls" (functions are deprecated: offer tools)',
       "a function call"
     )
+  }
+  // Another provider's calls must not pass for a message without calls.
+  const strange = Array.isArray(message.content)
+    ? message.content.findIndex((part) => Dialect.isRecord(part) && part.type === "tool_use")
+    : -1
+  if (strange >= 0) {
+    return Dialect.refuse(name, `${at}content[${strange}]`, 'calls in "tool_calls"', "one of Anthropic's")
   }
   const calls: Array<ToolCall.ToolCall> = []
   for (const [index, entry] of (checked.success.tool_calls ?? []).entries()) {

@@ -572,9 +572,12 @@ describe("misuse exits 2, and says what was expected, what came and what to do",
   const message = fixture("message.json")
   const cases: ReadonlyArray<readonly [string, ReadonlyArray<string>, ReadonlyArray<string | RegExp>, string?]> = [
     ["an unknown command", ["rum"], [
-      "run, plan, scenario, insights, report, demo or keys",
+      "run, plan, scenario, insights, report, check, demo or keys",
       "rum",
       "did you mean run?"
+    ]],
+    ["an unknown command with a flag", ["rum", "--tools", "t.ts"], [
+      /^(?![^]*\neffect-turn: )effect-turn: no such command\n/
     ]],
     ["an unknown flag", ["run", "--jso"], ["has no flag --jso", "did you mean --json?", "effect-turn run --help"]],
     ["no tools", ["run", message], ["needs --tools"]],

@@ -253,8 +253,15 @@ export class Online {
     planner.close(this.placed)
     if (ToolCall.isCutShort(reason)) {
       const message = cutShort(reason!)
+      // Where a stop let go of the response, what was half said was stopped too: nobody is told to call again.
+      const { stopped } = state
       for (const { taken } of postponed.values()) {
-        state.fill(taken.position, Answers.refused(taken, "incomplete_response", message))
+        state.fill(
+          taken.position,
+          stopped === undefined
+            ? Answers.refused(taken, "incomplete_response", message)
+            : Answers.cancelledBeforeStart(taken, stopped)
+        )
       }
       return state.refuseUnstarted("incomplete_response", message)
     }

@@ -114,7 +114,8 @@ export const script = `
     for (let i = Math.ceil(from / step); i * step <= to; i++) {
       const at = Math.round(i * step * 1e6) / 1e6, tick = make("span", "", time(at).replace(".00 s", " s"));
       tick.style.left = percent(at) + "%";
-      all.push(tick);
+      // At the edge there is no room for all of it.
+      if (all.length === 0 || (100 - percent(at)) / 100 * ticks.clientWidth > 48) all.push(tick);
     }
     ticks.replaceChildren(...all);
   };
@@ -386,4 +387,4 @@ export const script = `
 `
 
 /** The SHA-256 of the script, as the policy names it. */
-export const scriptHash = "sha256-kXqIxqfSSWT4+QSRx+nyXb+DGjRQhfshqGTtvL/pFxE="
+export const scriptHash = "sha256-9asZQu7sRiVhAeVyXnWy/cYvI4XzcWXIspHp8OOsOPE="

@@ -85,6 +85,10 @@ const shaped = (
       }`
     )
   }
+  for (const [index, entry] of entries.entries()) {
+    const whose: History.DialectId = fits(entry, id) ? id : dialectOf([entry], "", {}) ?? id
+    if (whose !== id) return Dialect.refuse(forms[id].name, `${field}[${index}]`, entryOf[id], entryOf[whose])
+  }
   const elsewhere = id === "responses" &&
     (body.previous_response_id != null || body.conversation != null ||
       entries.some((entry) => entry.type === "item_reference"))
@@ -103,6 +107,35 @@ const dialectOf = (
   if (entries.some(hasBlocks) || "system" in body || toolsHave(body, "input_schema")) return "anthropic"
   return entries.length === 0 || entries.some((entry) => typeof entry.role === "string") ? "chat" : undefined
 }
+
+const entryOf: Record<History.DialectId, string> = {
+  chat: "a message of Chat Completions",
+  responses: "an item of Responses",
+  anthropic: "a message of Anthropic",
+  gemini: "a content of Gemini"
+}
+
+/**
+ * Whether an entry may be one of this provider's. What is another's for certain has nothing that this one's rules can see: calls and results
+ * would go unseen, and be called sound or left out.
+ */
+const fits = (entry: Entry, id: History.DialectId): boolean => {
+  const isContent = Array.isArray(entry.parts) && entry.content === undefined && entry.tool_calls === undefined
+  if (id === "gemini") return entry.content === undefined && entry.tool_calls === undefined && !isTyped(entry)
+  if (isContent) return false
+  const isOfChat = Array.isArray(entry.tool_calls) || entry.role === "tool"
+  if (id === "chat") return !isTyped(entry) && !hasCalls(entry)
+  return !isOfChat && (id === "anthropic" ? !isTyped(entry) : !hasCalls(entry))
+}
+
+/** An item of Responses that is no message. */
+const isTyped = (entry: Entry): boolean =>
+  typeof entry.type === "string" && entry.type !== "message" && entry.role === undefined
+
+/** A message with Anthropic's calls or results. */
+const hasCalls = (entry: Entry): boolean =>
+  Array.isArray(entry.content) &&
+  entry.content.some((block) => Dialect.isRecord(block) && (block.type === "tool_use" || block.type === "tool_result"))
 
 const isItem = (entry: Entry): boolean =>
   typeof entry.type === "string" &&
