@@ -573,7 +573,12 @@ export class Planner {
       more = { code: "pending_approval", message: "waits for a human's approval" }
     } else if (this.held !== undefined && this.held.conflicts(claim)) {
       verdict = "deferred"
-      more = { code: "waits_for_approval", message: "touches what an earlier call that waits for approval touches" }
+      more = {
+        code: "waits_for_approval",
+        message: entry.unresolved === true
+          ? "may touch what an earlier call that waits for approval touches: that is known when its arguments are"
+          : "touches what an earlier call that waits for approval touches"
+      }
     }
     const call = notDecided(entry, verdict, more)
     if (verdict === "deferred") return call
