@@ -16,7 +16,7 @@ const budgets = {
   IdempotencyStore: 6_000,
   Outcome: 1_200,
   ParkedTurns: 4_500,
-  ProviderTurn: 64_000,
+  ProviderTurn: 65_000,
   ResultBudget: 1_900,
   Siblings: 3_500,
   ToolCall: 600,
