@@ -233,8 +233,13 @@ const faults: Record<Provider, ReadonlyArray<Fault>> = {
     ["results in two contents", (list) => {
       list.splice(3, 0, { role: "user", parts: [list[2].parts.pop()] })
     }, [["contents[3].parts[0]", "misplaced_result"]]],
-    ["a result with another name", (list) => list[4].parts[0].functionResponse.name = "f", [
-      ["contents[4].parts[0]", "result_name"]
+    ["a result whose name was mended", (list) => {
+      const { functionResponse } = list[4].parts[0]
+      functionResponse.name = functionResponse.name.toUpperCase()
+    }, [["contents[4].parts[0]", "result_name"]]],
+    ["the result of another tool", (list) => list[4].parts[0].functionResponse.name = "other_tool", [
+      ["contents[3].parts[0]", "missing_result"],
+      ["contents[4].parts[0]", "result_without_call"]
     ]],
     ["an id that its call has not", (list) => list[4].parts[0].functionResponse.id = "x", [
       ["contents[4].parts[0]", "result_id", "loss"]

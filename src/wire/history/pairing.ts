@@ -197,7 +197,7 @@ const matched = (
     const idless = calledIdless ? results : results.filter((result) => result.id === "")
     const answeredIdless = idless.some((result) => result.id === "")
     const open = step.filter((call) => call.result === undefined && (call.id === "" || answeredIdless))
-    // As many as there are open calls: then the order tells whose they are, whatever they are called.
+    // As many as there are open calls: then the order tells whose they are, unless a name says that one is another tool's.
     const inOrder = idless.length > 0 && idless.length === open.length
     const places = new Map(inOrder ? idless.map((result, at) => [result, at]) : [])
     for (const result of results) {
@@ -205,7 +205,7 @@ const matched = (
       // Where ids come again in other messages, a result at the beginning is that of a call that was cut off, whatever id it has.
       const isCutOff = form.ids.unique === "message" && step.length === 0
       const same = result.id === "" || isCutOff ? [] : byId.get(result.id) ?? []
-      const call = at >= 0 ? open[at] : openOf(same, result.name)
+      const call = at >= 0 && isAlike(open[at]!.name, result.name) ? open[at] : openOf(same, result.name)
       if (call !== undefined) {
         pair(call, result)
         continue
@@ -228,6 +228,12 @@ const matched = (
       )
     }
   }
+}
+
+/** Whether a result may be of a tool of this name: hosts mend names, and many results have none. */
+const isAlike = (call: string, result: string): boolean => {
+  const plain = (name: string) => name.toLowerCase().replace(/[^a-z0-9]/g, "")
+  return result === "" || plain(call) === plain(result)
 }
 
 /** The calls of a step by name, for results that have no id, or whose calls have none: the first that is open is meant. */
