@@ -119,7 +119,21 @@ const valueOf = (
   text: string
 ): Result.Result<{ readonly value: unknown; readonly lines: boolean }, Misuse> => {
   const whole = parsed(text)
-  if (whole !== undefined) return Result.succeed({ value: whole.value, lines: false })
+  if (whole !== undefined) {
+    const { value } = whole
+    // Nothing is found in nothing, and that says nothing.
+    if (Array.isArray(value) && value.length === 0) {
+      return Result.fail(
+        new Misuse({
+          what: `${source} is an empty history`,
+          expected: "at least one message",
+          received: "an empty list",
+          advice: "look whether it was written in full"
+        })
+      )
+    }
+    return Result.succeed({ value, lines: false })
+  }
   const fault = () =>
     Result.fail(notJson(source, text, { expected, advice: 'correct it there, or see "effect-turn check --help"' }))
   const lines = text.split(/\r?\n/).filter((line) => line.trim() !== "")

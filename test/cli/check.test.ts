@@ -146,6 +146,7 @@ describe("check", () => {
           [[sound, "--dialect", "neutral"], "gemini"],
           [[path.join(scratch, "none.json")], "no such file"],
           [[written("")], "is empty"],
+          [[written("[]")], "is an empty history"],
           [[written("[{")], "is not JSON"],
           [[written('{"role":"user"}\n{"role":')], "line 2 of those that are not blank, is not JSON"],
           [[written('{"calls":[]}')], "the neutral form, which has calls and no history"],
