@@ -88,6 +88,8 @@ const hasToolkit = (args: IArguments): boolean => !("assembler" in args[0])
  * A response that its provider cut short runs nothing: its calls are answered `incomplete_response`. It fails with a response that cannot
  * be read, and as `Turn.run` does.
  *
+ * **Interruption**: as for `Turn.run`: the turn is stopped and waited for, and `onClosed` is told the calls and their outcomes.
+ *
  * **Example** (A response of a client, and the messages to go on with)
  *
  * ```ts import.meta.vitest

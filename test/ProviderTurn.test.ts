@@ -204,7 +204,7 @@ describe("ProviderTurn.stream", () => {
       assert.strictEqual(history.length, 2)
     }))
 
-  it.effect("what a stop left half said was stopped too, and the model is not told to call again", () =>
+  it.effect("R11, R19: what a stop left half said was stopped too, and the model is not told to call again", () =>
     Effect.gen(function*() {
       const { layer } = lab({ script: { a: { ms: Infinity } } })
       const { events } = response(anthropicDialect, item("read", "a"), item("write", "b"))

@@ -6,9 +6,10 @@ import * as Option from "effect/Option"
 import * as Result from "effect/Result"
 import type * as Stdio from "effect/Stdio"
 import * as History from "../wire/History.ts"
-import { describeThrown, fromTurnError, Misuse, NotOk } from "./failure.ts"
+import { fromTurnError, Misuse, NotOk } from "./failure.ts"
 import { readFile, readStdin } from "./input.ts"
 import { notJson } from "./json.ts"
+import * as Output from "./output.ts"
 import { Sizes } from "./terminal.ts"
 import { clean, type Paint, wrap } from "./text.ts"
 import { stdoutPaint } from "./view.ts"
@@ -45,7 +46,7 @@ export const check = (flags: Flags): Effect.Effect<void, Misuse | NotOk, FileSys
     const written = lines && Array.isArray(history)
       ? history.map((entry) => JSON.stringify(entry)).join("\n")
       : JSON.stringify(history, undefined, 2)
-    if (output !== undefined) yield* write(output, `${written}\n`, flags.force)
+    if (output !== undefined) yield* Output.write(output, `${written}\n`, flags.force)
     if (flags.json) yield* Console.log(JSON.stringify(mended))
     else if (output === undefined) yield* Console.log(written)
     for (const { change, message, path } of changes) yield* Console.error(clean(`${path}  ${message}: ${change}`))
@@ -200,21 +201,3 @@ const report = (
     wrap(`${plural(problems.length, "problem")} in this ${of}: ${counts.join(", ")}`, width)
   ].join("\n")
 }
-
-const write = (file: string, text: string, force: boolean): Effect.Effect<void, Misuse, FileSystem.FileSystem> =>
-  FileSystem.FileSystem.use((fs) => fs.writeFileString(file, text, { flag: force ? "w" : "wx" })).pipe(
-    Effect.mapError(({ reason }) =>
-      new Misuse({
-        what: `cannot write ${file}`,
-        expected: "a new file in a folder that is there",
-        received: reason._tag === "AlreadyExists"
-          ? "a file that is there already"
-          : reason._tag === "NotFound"
-          ? "no such folder"
-          : describeThrown(reason.cause ?? reason.message),
-        advice: reason._tag === "AlreadyExists"
-          ? "give another name, or --force to overwrite it"
-          : "give a path that can be written"
-      })
-    )
-  )

@@ -6,9 +6,10 @@ import * as Option from "effect/Option"
 import type * as Stdio from "effect/Stdio"
 import type * as TurnError from "../TurnError.ts"
 import * as TurnInsights from "../TurnInsights.ts"
-import { describeThrown, explain, Misuse } from "./failure.ts"
+import { explain, Misuse } from "./failure.ts"
 import { readFile, readStdin } from "./input.ts"
 import * as Lines from "./insightLines.ts"
+import * as Output from "./output.ts"
 import { Sizes } from "./terminal.ts"
 import { clean } from "./text.ts"
 import { stdoutPaint } from "./view.ts"
@@ -56,7 +57,7 @@ export const insights = (flags: Flags): Effect.Effect<void, Misuse, FileSystem.F
     const report = TurnInsights.analyse(recordings, { threshold, size, charsPerToken, unread })
     // With nothing read there is nothing to tell, and a table of zeros would look like an answer.
     if (recordings.length > 0) {
-      if (page !== undefined) yield* write(page, TurnInsights.html(report), flags.force)
+      if (page !== undefined) yield* Output.write(page, TurnInsights.html(report), flags.force)
       if (json) yield* Console.log(JSON.stringify(report))
       else {
         const { columns } = (yield* Sizes).stdout()
@@ -138,21 +139,3 @@ const unread = (source: string, { reason }: TurnError.TurnError): Misuse => {
       : `correct it there, or say with --format what the file is (taken as ${dialect})`
   })
 }
-
-const write = (file: string, text: string, force: boolean): Effect.Effect<void, Misuse, FileSystem.FileSystem> =>
-  FileSystem.FileSystem.use((fs) => fs.writeFileString(file, text, { flag: force ? "w" : "wx" })).pipe(
-    Effect.mapError(({ reason }) =>
-      new Misuse({
-        what: `cannot write ${file}`,
-        expected: "a new file in a folder that is there",
-        received: reason._tag === "AlreadyExists"
-          ? "a file that is there already"
-          : reason._tag === "NotFound"
-          ? "no such folder"
-          : describeThrown(reason.cause ?? reason.message),
-        advice: reason._tag === "AlreadyExists"
-          ? "give another name, or --force to overwrite it"
-          : "give a path that can be written"
-      })
-    )
-  )

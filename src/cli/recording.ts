@@ -2,13 +2,14 @@
 import * as Console from "effect/Console"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
-import * as FileSystem from "effect/FileSystem"
+import type * as FileSystem from "effect/FileSystem"
 import * as Option from "effect/Option"
 import * as Path from "effect/Path"
 import type * as Backend from "../Backend.ts"
 import * as Scenario from "../testing/Scenario.ts"
 import * as ToolPolicy from "../ToolPolicy.ts"
-import { describeThrown, Misuse } from "./failure.ts"
+import { Misuse } from "./failure.ts"
+import * as Output from "./output.ts"
 import { clean } from "./text.ts"
 
 /** The file to write, and what it is to say. */
@@ -39,7 +40,6 @@ export const target = (flags: {
         advice: `add --scenario name.json, or leave ${stray} out`
       })
     }
-    const fs = yield* FileSystem.FileSystem
     const path = yield* Path.Path
     const base = path.basename(file)
     const name = base.replace(/\.json$/, "")
@@ -51,18 +51,9 @@ export const target = (flags: {
         advice: "give it another name: the scenario is called after its file"
       })
     }
-    const folder = path.dirname(file)
-    if (!(yield* Effect.orElseSucceed(fs.exists(folder), () => false))) {
-      return yield* cannotWrite(file, `no such folder: ${folder}`, "make the folder first")
-    }
-    if (!force && (yield* Effect.orElseSucceed(fs.exists(file), () => false))) {
-      return yield* cannotWrite(file, "a file that is there already", "give another name, or --force to overwrite it")
-    }
+    yield* Output.free(file, force)
     return { file, name, why, redact, force }
   })
-
-const cannotWrite = (file: string, received: string, advice: string): Misuse =>
-  new Misuse({ what: `cannot write ${file}`, expected: "a new file in a folder that is there", received, advice })
 
 /** Writes the file, and says what of the turn is not in it. */
 export const write = (
@@ -73,15 +64,7 @@ export const write = (
   Effect.gen(function*() {
     const backends = yield* limitsIn(recorded.toolkit, services)
     const { notes, scenario } = yield* Effect.orDie(Scenario.fromTurn({ ...recorded, backends }, options))
-    const text = `${JSON.stringify(scenario, null, 2)}\n`
-    // Whoever has made the file meanwhile keeps it.
-    yield* FileSystem.FileSystem.use((fs) => fs.writeFileString(file, text, { flag: force ? "w" : "wx" })).pipe(
-      Effect.mapError((error) =>
-        error.reason._tag === "AlreadyExists"
-          ? cannotWrite(file, "a file that is there already", "give another name, or --force to overwrite it")
-          : cannotWrite(file, describeThrown(error.reason.cause ?? error), "calls that have run are not undone")
-      )
-    )
+    yield* Output.write(file, `${JSON.stringify(scenario, null, 2)}\n`, force, "calls that have run are not undone")
     yield* Console.error([
       `scenario written: ${clean(file)}`,
       ...notes.map((note) => `      ${clean(note)}`),

@@ -1,7 +1,7 @@
 /** Reads recorded events, and tells where the time of their turns went: a timeline as text, JSON, or a page. */
 import * as Console from "effect/Console"
 import * as Effect from "effect/Effect"
-import * as FileSystem from "effect/FileSystem"
+import type * as FileSystem from "effect/FileSystem"
 import * as Option from "effect/Option"
 import * as Path from "effect/Path"
 import type * as Stdio from "effect/Stdio"
@@ -9,8 +9,9 @@ import type * as TurnError from "../TurnError.ts"
 import type * as TurnEvent from "../TurnEvent.ts"
 import type * as TurnPlan from "../TurnPlan.ts"
 import * as TurnReport from "../TurnReport.ts"
-import { describeThrown, Misuse } from "./failure.ts"
+import { Misuse } from "./failure.ts"
 import { readFile, readStdin } from "./input.ts"
+import * as Output from "./output.ts"
 import { Sizes } from "./terminal.ts"
 import { clean } from "./text.ts"
 
@@ -39,7 +40,7 @@ export const report = (flags: Flags): Effect.Effect<void, Misuse, FileSystem.Fil
       Effect.mapError((error) => unreadable(source, error))
     )
     const made = TurnReport.make(events, { notes })
-    if (page !== undefined) yield* write(page, TurnReport.toHtml(made), force)
+    if (page !== undefined) yield* Output.write(page, TurnReport.toHtml(made), force)
     if (json) yield* Console.log(JSON.stringify(made))
     else {
       const { columns } = (yield* Sizes).stdout()
@@ -89,7 +90,6 @@ export const target = (
   Effect.gen(function*() {
     const file = Option.getOrUndefined(given)
     if (file === undefined) return undefined
-    const fs = yield* FileSystem.FileSystem
     const path = yield* Path.Path
     const form = forms.get(path.extname(file).toLowerCase())
     if (form === undefined) {
@@ -100,13 +100,7 @@ export const target = (
         advice: "give it such a name: --report turn.html"
       })
     }
-    const folder = path.dirname(file)
-    if (!(yield* Effect.orElseSucceed(fs.exists(folder), () => false))) {
-      return yield* cannotWrite(file, `no such folder: ${folder}`, "make the folder first")
-    }
-    if (!force && (yield* Effect.orElseSucceed(fs.exists(file), () => false))) {
-      return yield* cannotWrite(file, "a file that is there already", "give another name, or --force to overwrite it")
-    }
+    yield* Output.free(file, force)
     return { file, form, force }
   })
 
@@ -126,22 +120,6 @@ export const writeOf = (
       : file.toLowerCase().endsWith(".md")
       ? `\`\`\`text\n${TurnReport.print(made)}\n\`\`\`\n`
       : `${TurnReport.print(made)}\n`
-    yield* write(file, text, force)
+    yield* Output.write(file, text, force)
     yield* Console.error(`report written: ${clean(file)}`)
   })
-
-const cannotWrite = (file: string, received: string, advice: string): Misuse =>
-  new Misuse({ what: `cannot write ${file}`, expected: "a new file in a folder that is there", received, advice })
-
-const write = (file: string, text: string, force: boolean): Effect.Effect<void, Misuse, FileSystem.FileSystem> =>
-  FileSystem.FileSystem.use((fs) => fs.writeFileString(file, text, { flag: force ? "w" : "wx" })).pipe(
-    Effect.mapError(({ reason }) =>
-      reason._tag === "AlreadyExists"
-        ? cannotWrite(file, "a file that is there already", "give another name, or --force to overwrite it")
-        : cannotWrite(
-          file,
-          reason._tag === "NotFound" ? "no such folder" : describeThrown(reason.cause ?? reason.message),
-          "give a path that can be written"
-        )
-    )
-  )

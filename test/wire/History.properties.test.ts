@@ -23,7 +23,7 @@ const includesAll = (found: ReadonlySet<string>, wanted: ReadonlySet<string>, wh
 
 describe.each(providers)("%s", (provider) => {
   it.effect.prop(
-    "a sound history has no problems, and is not touched",
+    "R34: a sound history has no problems, and is not touched",
     { talk: talks },
     ({ talk }) =>
       Effect.sync(() => {
@@ -39,7 +39,7 @@ describe.each(providers)("%s", (provider) => {
   )
 
   it.effect.prop(
-    "a damaged history is one that the provider takes, when it is mended, and nothing that matters is lost",
+    "R34: a damaged history is one that the provider takes, when it is mended, and nothing that matters is lost",
     { talk: talks, changes: edits },
     ({ changes, talk }) =>
       Effect.sync(() => {

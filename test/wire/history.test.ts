@@ -56,7 +56,7 @@ describe.each(codecs)("$dialect.name", ({ dialect, ids, kept, refusal, response,
   }
 
   it.effect.prop(
-    "what a turn answers, however it ends, is a history that is not refused",
+    "R2, R4, R30, R34: what a turn answers, however it ends, is a history that is not refused",
     {
       calls,
       stop: Arbitrary.schema(Schema.Boolean),

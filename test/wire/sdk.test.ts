@@ -242,7 +242,7 @@ layer(Server.layer)("the vendors' clients", (it) => {
     clientOf: ClientOf<Message, Sent, Param>
   ) => {
     it.effect.prop(
-      `${name}: whatever is said and however it ends, never a 400`,
+      `R4, R34: ${name}: whatever is said and however it ends, never a 400`,
       { steps: someConversation },
       ({ steps }) => converse(provider, clientOf, steps),
       { ...runs(180), timeout: 120_000 }

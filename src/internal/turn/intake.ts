@@ -309,7 +309,8 @@ export class Intake {
       taken.state = { _tag: "deferred", code: "dependency_failed", message }
       return
     }
-    if (parsed.suspicious && tool.detect && !taken.whole) {
+    const suspicious = parsed.suspicious && !taken.whole
+    if (suspicious && tool.detect) {
       const own = needs.length === 0 ? parsed.value : withoutNamed(parsed.value, needs)
       const found = Placeholders.find(own, this.callsOfTurn(), tool.literal, tool.requiredTexts)
       if (found !== undefined) {
@@ -319,8 +320,8 @@ export class Intake {
     }
     if (needs.length > 0) return this.needsResults(taken, tool, needs)
     const decoded = tool.decode(parsed.value)
-    if (Exit.isExit(decoded)) return this.decoded(taken, tool, decoded, parsed.suspicious)
-    taken.pending = Effect.map(Effect.exit(decoded), (exit) => this.decoded(taken, tool, exit, parsed.suspicious))
+    if (Exit.isExit(decoded)) return this.decoded(taken, tool, decoded, suspicious)
+    taken.pending = Effect.map(Effect.exit(decoded), (exit) => this.decoded(taken, tool, exit, suspicious))
   }
 
   /** What the arguments of a call name. */
@@ -348,27 +349,7 @@ export class Intake {
 
   /** The same call with its results in place. What has still to be found out about it is `pending`. */
   filled(taken: Taken, args: Record<string, unknown>): Taken {
-    const other = new Taken({ ...taken.call, arguments: args }, taken.position)
-    other.name = taken.name
-    other.repairedFrom = taken.repairedFrom
-    other.unit = taken.unit
-    other.place = taken.place
-    other.whole = true
-    other.tool = taken.tool
-    other.access = taken.access
-    other.backend = taken.backend
-    other.repeatable = taken.repeatable
-    const tool = taken.tool!
-    const parsed = parse(args, this.options.limits)
-    if (parsed._tag === "invalid") {
-      other.state = refused("invalid_arguments", `tool "${taken.name}": ${parsed.message}`)
-      return other
-    }
-    other.encoded = parsed.value
-    const decoded = tool.decode(parsed.value)
-    if (Exit.isExit(decoded)) this.decoded(other, tool, decoded, false)
-    else other.pending = Effect.map(Effect.exit(decoded), (exit) => this.decoded(other, tool, exit, false))
-    return other
+    return this.withArguments(taken, args, true)
   }
 
   private decoded(taken: Taken, tool: ToolEntry, exit: Exit.Exit<unknown, unknown>, suspicious: boolean): void {
@@ -442,16 +423,21 @@ export class Intake {
     }
   }
 
+  private withArguments(taken: Taken, args: Record<string, unknown>, whole: boolean): Taken {
+    const other = new Taken({ ...taken.call, arguments: args }, taken.position)
+    other.name = taken.name
+    other.repairedFrom = taken.repairedFrom
+    other.unit = taken.unit
+    other.place = taken.place
+    other.whole = whole
+    this.parse(other, taken.tool!.tool, false)
+    return other
+  }
+
   /** The same call with other arguments; the words of what is wrong with them where it could not run. */
   again(taken: Taken, args: Record<string, unknown>): Effect.Effect<Taken | string, never, any> {
     return Effect.suspend((): Effect.Effect<Taken | string, never, any> => {
-      const other = new Taken({ ...taken.call, arguments: args }, taken.position)
-      other.name = taken.name
-      other.repairedFrom = taken.repairedFrom
-      other.unit = taken.unit
-      other.place = taken.place
-      other.whole = taken.whole
-      this.parse(other, taken.tool!.tool, false)
+      const other = this.withArguments(taken, args, taken.whole)
       const done = () =>
         other.state._tag === "open" ? other : other.state._tag === "refused" ||
             other.state._tag === "deferred"
